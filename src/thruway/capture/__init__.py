@@ -1,0 +1,1 @@
+"""From bytecode and live objects to `Captured`: a symbolic interpreter over explicit frames."""

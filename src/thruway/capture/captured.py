@@ -1,0 +1,41 @@
+"""Captured: what one capture gives. Made here, read by pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch.fx import GraphModule
+
+from thruway.core.errors import BreakReason
+from thruway.frame.guard import GuardSet
+from thruway.frame.source import Source
+from thruway.shapes.meta import TensorMeta
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """One placeholder of the graph, in order. `weight`: reached through a module's parameters or buffers and not written."""
+
+    name: str
+    source: Source
+    meta: TensorMeta
+    weight: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """`graph` holds torch-level calls (None where nothing was captured) and returns a flat tuple of tensors.
+    `guards` hold for every later call that may use this entry.
+    `finish(*locals, *graph_outputs)` applies the waiting effects in order, rebuilds the return value or carries on after a break; where
+    it is None the return value is the graph's only output (`single_output`) or the tuple of them.
+    `kept` are objects that the entry must keep alive (`Made` sources index it). `break_reasons` say what is not in the graph."""
+
+    name: str
+    graph: GraphModule | None
+    inputs: tuple[GraphInput, ...]
+    guards: GuardSet
+    finish: Callable[..., object] | None
+    single_output: bool
+    kept: tuple[object, ...] = ()
+    break_reasons: tuple[BreakReason, ...] = ()

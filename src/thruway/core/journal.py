@@ -1,0 +1,73 @@
+"""The journal: what happened, as records. One `Journal` per process, owned by `pipeline`; `report` reads it.
+
+Records are appended under the interpreter lock and never changed, so readers need no lock of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from thruway.core.errors import BreakReason, UserLine
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`kind` is one of KINDS; `function` the compiled function's qualified name; `detail` says the rest in plain words."""
+
+    kind: str
+    function: str
+    detail: str = ""
+    where: UserLine | None = None
+    reason: BreakReason | None = None
+    seconds: float = 0.0
+    stage: str = ""
+
+
+KINDS = (
+    "graph",            # one graph was captured and compiled
+    "graph_break",      # a stretch runs in plain Python; `reason` says why
+    "recompile",        # an entry existed and its guards missed; `detail` names the guard, old and new value
+    "stage",            # a stage or pass ran: `stage`, `seconds`
+    "eager",            # a whole frame or graph is left to eager; `reason` says why
+    "cache_hit", "cache_miss",
+    "kept_eager",       # compiled measured slower than eager
+    "repack",           # folded or packed weights were derived again
+    "bug",              # a CompilerBug was caught and the stretch runs eager
+)
+
+
+@dataclass(slots=True)
+class Journal:
+    events: list[Event] = field(default_factory=list)
+    limit: int = 100_000
+
+    def add(self, kind: str, function: str, detail: str = "", **more) -> Event:
+        event = Event(kind, function, detail, **more)
+        if len(self.events) < self.limit:
+            self.events.append(event)
+        return event
+
+    def count(self) -> Counter[str]:
+        return Counter(event.kind for event in self.events)
+
+    def of_kind(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event.kind == kind]
+
+    def clear(self) -> None:
+        self.events.clear()
+
+
+class Stopwatch:
+    """Times a stage into a journal: `with Stopwatch(journal, "lower", name): …`."""
+
+    def __init__(self, journal: Journal, stage: str, function: str):
+        self.journal, self.stage, self.function = journal, stage, function
+
+    def __enter__(self) -> Stopwatch:
+        self.start = time.perf_counter()
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self.journal.add("stage", self.function, stage=self.stage, seconds=time.perf_counter() - self.start)

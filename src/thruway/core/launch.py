@@ -1,0 +1,120 @@
+"""The launch list: a compiled graph flattened to what `runtime` executes. Plain, serialisable data.
+
+codegen writes it, artifact stores it, runtime runs it; sizes stay symbolic and are evaluated per call (once per shape).
+A *slot* numbers a tensor or raw buffer: inputs come first (slot i is input i), then everything else.
+
+Order of meaning: bind symbols from the inputs' sizes → derived values (from weights alone, kept between calls, see
+`derived`) → steps in order → outputs. A step that can fail (`Kernel.checks`) reports a failure by returning a nonzero
+flag; the runtime then raises `RegionFailed` before any step marked `writes_input` has run, and the caller reruns eager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from thruway.core.sizes import SizeLike
+
+Slot = int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Layout of one tensor: sizes and strides in elements, storage offset in elements."""
+
+    dtype: str
+    sizes: tuple[SizeLike, ...]
+    strides: tuple[SizeLike, ...]
+    device: str = "cpu"
+    offset: SizeLike = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One graph input. `weight`: a parameter or buffer that the graph does not write, so that derived values may keep it."""
+
+    slot: Slot
+    spec: TensorSpec
+    weight: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolBinding:
+    """The size symbol `name` is `inputs[input].size(dim)`."""
+
+    name: str
+    input: int
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """Gives `slot` memory: at `arena` bytes into the leased arena, or a fresh tensor where None (it leaves the call)."""
+
+    slot: Slot
+    spec: TensorSpec
+    arena: SizeLike | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`slot` shares `base`'s storage with another layout; `spec.offset` counts from the base tensor's own first element."""
+
+    slot: Slot
+    base: Slot
+    spec: TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Calls the generated function `symbol(void **pointers, const long long *sizes)`; it returns 0, or a check's number."""
+
+    symbol: str
+    pointers: tuple[Slot, ...]
+    sizes: tuple[SizeLike, ...] = ()
+    checks: bool = False
+    writes_input: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRef:
+    """A tensor argument of a Call."""
+
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRef:
+    """An integer argument of a Call that depends on the sizes."""
+
+    size: SizeLike
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Calls a torch operator by name ("aten::mm.out"; overload after the dot). Arguments hold constants, SlotRef, SizeRef
+    and lists of them. `outs` take what it returns, in order, and are empty for an `.out` or in-place operator."""
+
+    op: str
+    args: tuple[object, ...]
+    kwargs: tuple[tuple[str, object], ...] = ()
+    outs: tuple[Slot, ...] = ()
+    writes_input: bool = False
+
+
+Step = Allocate | View | Kernel | Call
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchList:
+    """`derived` are steps that read weights and constants alone: run at the first call and again when a weight changed;
+    `derived_slots` are what they leave for `steps`. `constants` are small tensors as (slot, spec, bytes)."""
+
+    inputs: tuple[Input, ...]
+    symbols: tuple[SymbolBinding, ...]
+    constants: tuple[tuple[Slot, TensorSpec, bytes], ...]
+    derived: tuple[Step, ...]
+    derived_slots: tuple[Slot, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Slot, ...]
+    arena_bytes: SizeLike
+    slots: int

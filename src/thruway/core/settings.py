@@ -1,0 +1,58 @@
+"""Settings: one frozen value, passed to stages. Only `pipeline` and the public surface read the ambient one.
+
+Each field names its environment variable; docs/settings.md is generated from this page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+
+def _setting(default, env: str, doc: str):
+    return field(default=default, metadata={"env": env, "doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    disable: bool = _setting(False, "THRUWAY_DISABLE", "1 keeps everything eager.")
+    logs: tuple[str, ...] = _setting((), "THRUWAY_LOGS", "Comma-separated topics to print; `help` lists them.")
+    dump: str = _setting("", "THRUWAY_DUMP", "Folder that gets numbered files, one per stage of each compilation.")
+    check: int = _setting(1, "THRUWAY_CHECK", "0: no verification between stages; 1: at stage borders; 2: after every pass.")
+    stop: str = _setting("", "THRUWAY_STOP", "Name of the stage after which compilation stops; the rest runs eager.")
+    cache_dir: str = _setting("", "THRUWAY_CACHE_DIR", "Folder of compiled kernels; empty: the user's cache folder.")
+    cache_size_mb: int = _setting(2048, "THRUWAY_CACHE_SIZE_MB", "The cache folder is trimmed to this size, least recently used first.")
+    compiler: str = _setting("", "THRUWAY_CC", "C compiler to use; empty: $CC, cc, gcc, clang, then the ziglang wheel.")
+    numerics: str = _setting("eager", "THRUWAY_NUMERICS", "eager: round where eager rounds, but for the listed exceptions; strict: none of them; fused: skip roundings where that pays.")
+    break_notice: bool = _setting(True, "THRUWAY_BREAK_NOTICE", "One line on stderr after the first call of a function that did not compile whole.")
+    shadow_calls: int = _setting(0, "THRUWAY_SHADOW", "Run eager beside compiled for the first n calls and compare.")
+    measure: bool = _setting(True, "THRUWAY_MEASURE", "Time compiled against eager after the first calls and keep the faster.")
+    entry_limit_mb: int = _setting(512, "THRUWAY_ENTRY_MB", "Memory that the entries of one function may hold before the least used go.")
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
+        """Defaults changed by the variables that are set. ValueError names the variable whose text does not fit."""
+        changes = {}
+        for f in fields(cls):
+            text = environ.get(f.metadata["env"])
+            if text is not None:
+                changes[f.name] = _parse(f.metadata["env"], text, f.default)
+        return replace(cls(), **changes)
+
+
+def _parse(variable: str, text: str, default):
+    match default:
+        case bool():
+            if text.lower() not in {"", "0", "1", "false", "true"}:
+                raise ValueError(f"{variable}={text!r}: give 0 or 1")
+            return text.lower() in {"1", "true"}
+        case int():
+            try:
+                return int(text)
+            except ValueError:
+                raise ValueError(f"{variable}={text!r}: give a whole number") from None
+        case tuple():
+            return tuple(word.strip() for word in text.split(",") if word.strip())
+        case _:
+            return text

@@ -1,0 +1,1 @@
+"""A call arrives: where values are found (source), what must hold (guard), how it is checked, which entry runs."""

@@ -1,0 +1,73 @@
+"""Guards: a predicate over a Source, the expected value, and the user's line that needed it. Data only.
+
+`frame.check` turns a GuardSet into a native program (or its Python twin); `report` prints them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from thruway.core.errors import UserLine
+from thruway.core.sizes import SizeLike
+from thruway.frame.source import Source
+
+KINDS = (
+    "tensor",         # expected: TensorExpectation
+    "type",           # expected: the exact type
+    "identity",       # expected: the object itself, held weakly where it can be; for types, functions, modules, None, sentinels
+    "equal",          # expected: a constant of an exact builtin type (int, float, str, bool, bytes, tuple of them, …); floats by bits
+    "length",         # expected: len() of an exact builtin container
+    "dict_keys",      # expected: the tuple of keys, in order, of an exact dict (constants or identities)
+    "has_not",        # expected: an attribute name that lookup must not find
+    "absent",         # expected: a key that the dict at source must lack
+    "code",           # expected: the code object of the Python function at source (defaults and closure are guarded apart)
+    "same_object",    # expected: another Source; both must be the same object
+    "not_same_object",  # expected: another Source
+    "no_overlap",     # expected: another Source; two tensors whose memory must not overlap
+    "truth",          # expected: bool(source) for an exact builtin type
+    "relation",       # expected: (left, operator, right) over size symbols bound by tensor guards; operator in ==, !=, <, <=
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorExpectation:
+    """Metadata that a tensor must have. A size or stride given as a Size symbol matches any value and binds it; None matches any.
+    `dispatch_keys` is the raw key set, `kind` the exact type."""
+
+    kind: type
+    dtype: str
+    device: str
+    requires_grad: bool
+    sizes: tuple[SizeLike | None, ...]
+    strides: tuple[SizeLike | None, ...]
+    dispatch_keys: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """`kind` is one of KINDS; `why` the user's line that read the value."""
+
+    kind: str
+    source: Source
+    expected: object
+    why: UserLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalState:
+    """What every entry is keyed on besides its guards: torch modes at the call."""
+
+    grad_enabled: bool
+    inference: bool
+    autocast: tuple[tuple[str, bool, str], ...]     # (device type, enabled, dtype)
+    deterministic: tuple[bool, bool]                # use_deterministic_algorithms, warn only
+    default_dtype: str
+    default_device: str
+    function_modes: int                             # number of active __torch_function__ modes
+    dispatch_modes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSet:
+    state: GlobalState
+    guards: tuple[Guard, ...]

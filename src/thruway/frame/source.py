@@ -1,0 +1,191 @@
+"""Sources: where a value can be found again at the next call. Pure data; emitting and checking code match on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Argument `index` of the frame after binding: positional, keyword-only, *args tuple, **kwargs dict, in co_varnames order."""
+
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Contents of the free variable `name` of the function, its `index`-th closure cell."""
+
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """`name` in the globals of the captured function, or of `module` (imported by name) where an inlined callee reads another one's."""
+
+    name: str
+    module: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """`name` in builtins, read because globals lacked it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionGlobal:
+    """`name` in `__globals__` of the Python function found at `function`, where no importable module owns that dict."""
+
+    function: Source
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """`getattr(base, name)` with the plain protocol."""
+
+    base: Source
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DictAttr:
+    """`name` in the instance `__dict__` of `base`: no descriptor or `__getattr__` runs."""
+
+    base: Source
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """`base[key]` for an exact list, tuple or dict and a constant key."""
+
+    base: Source
+    key: object
+
+
+@dataclass(frozen=True, slots=True)
+class DictKey:
+    """The `index`-th key of the dict `base`, in insertion order."""
+
+    base: Source
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class TypeOf:
+    """`type(base)`."""
+
+    base: Source
+
+
+@dataclass(frozen=True, slots=True)
+class ClosureCell:
+    """Contents of the `index`-th closure cell of the Python function found at `function`."""
+
+    function: Source
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """The `index`-th positional default of the function found at `function`, or the keyword default `name`."""
+
+    function: Source
+    index: int | None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WeakTarget:
+    """What the weak reference at `base` points to."""
+
+    base: Source
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSelf:
+    """`base.__self__` of a bound method."""
+
+    base: Source
+
+
+@dataclass(frozen=True, slots=True)
+class MethodFunction:
+    """`base.__func__` of a bound method."""
+
+    base: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Grad:
+    """`base.grad` of a tensor."""
+
+    base: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A value that capture itself keeps for the entry (an interned callable, say): `index` in the entry's constants."""
+
+    index: int
+
+
+Source = (
+    Local | Cell | Global | Builtin | FunctionGlobal | Attr | DictAttr | Item | DictKey | TypeOf | ClosureCell | Default
+    | WeakTarget | MethodSelf | MethodFunction | Grad | Made
+)
+
+
+def base_of(source: Source) -> Source | None:
+    """The source that `source` is reached through; None for a root."""
+    match source:
+        case FunctionGlobal() | ClosureCell() | Default():
+            return source.function
+        case Attr() | DictAttr() | Item() | DictKey() | TypeOf() | WeakTarget() | MethodSelf() | MethodFunction() | Grad():
+            return source.base
+        case Local() | Cell() | Global() | Builtin() | Made():
+            return None
+        case _:
+            raise TypeError(f"not a source: {source!r}")
+
+
+def show(source: Source) -> str:
+    """The source as the user would write it."""
+    match source:
+        case Local(name) | Cell(name) | Global(name, None) | Builtin(name):
+            return name
+        case Global(name, module):
+            return f"{module}.{name}"
+        case FunctionGlobal(function, name):
+            return f"{show(function)}.__globals__[{name!r}]"
+        case Attr(base, name):
+            return f"{show(base)}.{name}"
+        case DictAttr(base, name):
+            return f"{show(base)}.__dict__[{name!r}]"
+        case Item(base, key):
+            return f"{show(base)}[{key!r}]"
+        case DictKey(base, index):
+            return f"list({show(base)})[{index}]"
+        case TypeOf(base):
+            return f"type({show(base)})"
+        case ClosureCell(function, index):
+            return f"{show(function)}.__closure__[{index}].cell_contents"
+        case Default(function, index, name):
+            return f"{show(function)}.__kwdefaults__[{name!r}]" if name else f"{show(function)}.__defaults__[{index}]"
+        case WeakTarget(base):
+            return f"{show(base)}()"
+        case MethodSelf(base):
+            return f"{show(base)}.__self__"
+        case MethodFunction(base):
+            return f"{show(base)}.__func__"
+        case Grad(base):
+            return f"{show(base)}.grad"
+        case Made(index):
+            return f"<kept value {index}>"
+        case _:
+            raise TypeError(f"not a source: {source!r}")
