@@ -1,0 +1,61 @@
+"""What every test gets: one thread, fixed seeds, `--update-golden`, and the `gpu` mark.
+
+torch is not imported here, so that the tests of `loops`, `schedule` and `codegen` start in milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("THRUWAY_CHECK", "2")
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from what the code prints now")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    wants_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if wants_gpu and not _has_gpu():
+        for item in wants_gpu:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device on this machine"))
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.fixture(autouse=True)
+def same_start_for_every_test() -> None:
+    random.seed(0)
+    if "torch" in sys.modules:
+        torch = sys.modules["torch"]
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden("loops/softmax.txt", text)` compares with tests/golden/loops/softmax.txt; `--update-golden` writes it."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        text = text.rstrip("\n") + "\n"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} does not exist yet; write it with pytest --update-golden"
+        assert text == path.read_text(), f"differs from {path}; if that is meant: pytest --update-golden"
+
+    return check
