@@ -1,12 +1,14 @@
 """The journal: what happened, as records. One `Journal` per process, owned by `pipeline`; `report` reads it.
 
-Records are appended under the interpreter lock and never changed, so readers need no lock of their own.
+Records are appended under the interpreter lock and never changed, so readers need no lock of their own. `listeners` see each
+event as it comes; `readers` see the readable form of stages (graph, guards, loops, code, …), which is made only if one is there.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from thruway.core.errors import BreakReason, UserLine
@@ -42,12 +44,23 @@ KINDS = (
 class Journal:
     events: list[Event] = field(default_factory=list)
     limit: int = 100_000
+    listeners: list[Callable[[Event], None]] = field(default_factory=list)
+    readers: list[Callable[[str, str, str], None]] = field(default_factory=list)
 
     def add(self, kind: str, function: str, detail: str = "", **more) -> Event:
         event = Event(kind, function, detail, **more)
         if len(self.events) < self.limit:
             self.events.append(event)
+        for listener in self.listeners:
+            listener(event)
         return event
+
+    def offer(self, stage: str, function: str, text: Callable[[], str]) -> None:
+        """Hands a stage's readable form to each reader as (stage, function, text); `text` is called only if there is one."""
+        if self.readers:
+            made = text()
+            for reader in list(self.readers):
+                reader(stage, function, made)
 
     def count(self) -> Counter[str]:
         return Counter(event.kind for event in self.events)

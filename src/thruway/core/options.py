@@ -1,0 +1,27 @@
+"""What one call of `thruway.compile` asks for. The public surface makes it, already checked; `pipeline` reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from thruway.core.settings import Settings
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """`backend` is "thruway", "eager", or a callable `(graph_module, example_inputs) → callable`; other names are resolved
+    before they get here. `overrides` are the settings that this compilation changes, as (field, value)."""
+
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    backend: str | Callable[..., Any] = "thruway"
+    mode: str = "default"
+    overrides: tuple[tuple[str, object], ...] = ()
+
+    def settings(self, ambient: Settings) -> Settings:
+        """`ambient` with this compilation's own changes."""
+        return replace(ambient, **dict(self.overrides)) if self.overrides else ambient
