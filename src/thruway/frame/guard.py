@@ -20,6 +20,7 @@ KINDS = (
     "dict_keys",      # expected: the tuple of keys, in order, of an exact dict (constants or identities)
     "has_not",        # expected: an attribute name that lookup must not find
     "absent",         # expected: a key that the dict at source must lack
+    "type_lookup",    # source is a type; expected: (name, object or MISSING): what lookup along its MRO finds, without binding
     "code",           # expected: the code object of the Python function at source (defaults and closure are guarded apart)
     "same_object",    # expected: another Source; both must be the same object
     "not_same_object",  # expected: another Source
@@ -27,6 +28,8 @@ KINDS = (
     "truth",          # expected: bool(source) for an exact builtin type
     "relation",       # expected: (left, operator, right) over size symbols bound by tensor guards; operator in ==, !=, <, <=
 )
+
+MISSING = "<missing>"     # in type_lookup guards: no class along the MRO has the name
 
 
 @dataclass(frozen=True, slots=True)
