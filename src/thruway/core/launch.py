@@ -66,13 +66,15 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Calls the generated function `symbol(void **pointers, const long long *sizes)`; it returns 0, or a check's number."""
+    """Calls the generated function `symbol(void **pointers, const long long *sizes)`; it returns 0, or a check's number.
+    `writes` are the pointers, inputs or views of them, that it writes: their version is bumped. Empty with `writes_input`: any but weights."""
 
     symbol: str
     pointers: tuple[Slot, ...]
     sizes: tuple[SizeLike, ...] = ()
     checks: bool = False
     writes_input: bool = False
+    writes: tuple[Slot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +94,15 @@ class SizeRef:
 @dataclass(frozen=True, slots=True)
 class Call:
     """Calls a torch operator by name ("aten::mm.out"; overload after the dot). Arguments hold constants, SlotRef, SizeRef
-    and lists of them. `outs` take what it returns, in order, and are empty for an `.out` or in-place operator."""
+    and lists of them. `outs` take what it returns, in order, and are empty for an `.out` or in-place operator. `out_specs`,
+    where given, are the layouts that later steps count on: another one fails the region."""
 
     op: str
     args: tuple[object, ...]
     kwargs: tuple[tuple[str, object], ...] = ()
     outs: tuple[Slot, ...] = ()
     writes_input: bool = False
+    out_specs: tuple[TensorSpec, ...] = ()
 
 
 Step = Allocate | View | Kernel | Call
