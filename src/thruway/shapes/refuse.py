@@ -1,0 +1,27 @@
+"""How a rule says no. The frame then runs eager, which raises eager's own error or does what no rule describes."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from thruway.core.errors import Unsupported
+
+DATA_DEPENDENT = "TW301"
+ILL_SHAPED = "TW302"
+NO_RULE = "TW303"
+METADATA_MUTATION = "TW304"
+UNKNOWN_DTYPE = "TW305"
+
+
+def refuse(what: str) -> NoReturn:
+    """The call is one that eager rejects, or may reject."""
+    raise Unsupported(ILL_SHAPED, what, "eager decides, and raises its own error where the call is wrong")
+
+
+def require(holds: bool, what: str) -> None:
+    if not holds:
+        refuse(what)
+
+
+def data_dependent(op: str) -> NoReturn:
+    raise Unsupported(DATA_DEPENDENT, f"{op} depends on the elements of a tensor", "keep values in tensors, or accept a graph break here")

@@ -1,0 +1,198 @@
+"""`TraceTensor`: a TensorMeta behind torch.Tensor, so that torch's own Python and C++ code runs over metadata.
+
+Operators on TraceTensors arrive in `propagate`, which asks `infer`. `TraceMode` also catches operators without tensor arguments
+(factories) and is what a recorder subclasses. Below autograd (`torch._C._AutoDispatchBelowAutograd`, or inference mode) composite
+operators arrive whole; those without a rule are taken apart by torch's own composite kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from thruway.shapes.infer import infer, rule_for
+from thruway.shapes.meta import TensorMeta
+from thruway.shapes.names import device_name, dtype_name, torch_dtype
+from thruway.shapes.refuse import data_dependent
+from thruway.shapes.traits import Traits, traits_of
+
+DATA_DEPENDENT_OPS = frozenset({
+    "aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim",
+    "aten::unique_consecutive", "aten::equal", "aten::is_nonzero", "aten::bincount", "aten::repeat_interleave.Tensor", "aten::allclose",
+    "aten::argwhere", "aten::nonzero_numpy",
+})
+
+
+class TraceTensor(torch.Tensor):
+    """No storage, no elements. `meta` is its metadata now; `root` the TraceTensor whose storage it shares (itself where fresh)."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @property
+    def meta(self) -> TensorMeta:
+        known = self._meta
+        return known if known.requires_grad == self.requires_grad else replace(known, requires_grad=self.requires_grad)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return propagate(func, args, kwargs or {}, None)
+
+    def __repr__(self) -> str:
+        return f"TraceTensor({self._meta})"
+
+
+def from_meta(meta: TensorMeta, root: TraceTensor | None = None) -> TraceTensor:
+    """A TraceTensor of that metadata; a leaf that requires grad where the meta says so."""
+    made = torch.Tensor._make_wrapper_subclass(
+        TraceTensor, meta.sizes, strides=meta.strides, storage_offset=meta.offset, dtype=torch_dtype(meta.dtype), device=meta.device,
+        requires_grad=meta.requires_grad and _can_require_grad(meta.device))
+    made._meta = meta
+    made.root = made if root is None else root
+    return made
+
+
+def _can_require_grad(device: str) -> bool:
+    """Torch's autograd asks a CUDA tensor's stream at once, and the process dies where there is no driver."""
+    return device == "cpu" or torch.cuda.is_available()
+
+
+def meta_of(t: torch.Tensor) -> TensorMeta:
+    """The metadata of a real strided tensor."""
+    return TensorMeta(tuple(t.shape), t.stride(), dtype_name(t.dtype), device_name(t.device), t.requires_grad, t.storage_offset())
+
+
+def from_tensor(t: torch.Tensor) -> TraceTensor:
+    return from_meta(meta_of(t))
+
+
+class TraceMode(TorchDispatchMode):
+    """Catches every operator while it is on. Subclasses may record (`record`), answer for elements (`read_elements`) and say what
+    a real tensor that turns up stands for (`adopt`)."""
+
+    # The slot of fake-tensor modes: torch then initialises no device for factories, so "cuda" works without a GPU.
+    _mode_key = torch._C._TorchDispatchModeKey.FAKE
+
+    def __enter__(self):
+        self._lifts_before = torch._C._only_lift_cpu_tensors()
+        torch._C._set_only_lift_cpu_tensors(True)       # torch.tensor(..., device="cuda") then comes as a CPU constant and a copy
+        return super().__enter__()
+
+    def __exit__(self, *exc):
+        torch._C._set_only_lift_cpu_tensors(self._lifts_before)
+        return super().__exit__(*exc)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return propagate(func, args, kwargs or {}, self)
+
+    def record(self, op: OpOverload, traits: Traits, args: tuple, kwargs: dict, result: object) -> None:
+        """Called after each operator with the TraceTensors it took and gave."""
+
+    def read_elements(self, op: OpOverload, args: tuple, kwargs: dict) -> object:
+        """The result of a data-dependent operator."""
+        data_dependent(op._name)
+
+    def adopt(self, t: torch.Tensor) -> TraceTensor:
+        return from_tensor(t)
+
+
+def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
+    """Runs one operator over TraceTensors."""
+    traits = traits_of(op)
+    name = op._name
+    if name in DATA_DEPENDENT_OPS:
+        return mode.read_elements(op, args, kwargs) if mode else data_dependent(name)
+    if traits.composite and rule_for(op) is None:
+        return _take_apart(op, args, kwargs, mode)
+    if name == "aten::lift_fresh":
+        return mode.adopt(args[0]) if mode else from_tensor(args[0])
+    if traits.changes_metadata:
+        return _change_metadata(op, traits, args, kwargs, mode)
+    args = tuple([_adopt(a, mode) for a in args])
+    kwargs = {k: _adopt(v, mode) for k, v in kwargs.items()}
+    result = infer(op, tuple([_metas(a) for a in args]), {k: _metas(v) for k, v in kwargs.items()} if kwargs else None)
+    made = _written(traits, args, kwargs, result) if traits.writes else _wrap(result, None if traits.view_of is None else args[traits.view_of])
+    if mode is not None:
+        mode.record(op, traits, args, kwargs, made)
+    return made
+
+
+def _take_apart(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
+    if mode is None:
+        return op.decompose(*args, **kwargs)
+    with mode:
+        return op.decompose(*args, **kwargs)
+
+
+def _adopt(value: object, mode: TraceMode | None) -> object:
+    """`value` with real tensors replaced by TraceTensors."""
+    if isinstance(value, torch.Tensor):
+        if type(value) is TraceTensor:
+            return value
+        return mode.adopt(value) if mode else from_tensor(value)
+    if type(value) in (list, tuple):
+        return [_adopt(v, mode) for v in value]
+    return value
+
+
+def _metas(value: object) -> object:
+    if type(value) is TraceTensor:
+        return value._meta
+    if type(value) is list:
+        return [_metas(v) for v in value]
+    return value
+
+
+def _wrap(result: object, base: object) -> object:
+    if type(result) is TensorMeta:
+        return from_meta(result, base.root if type(base) is TraceTensor else None)
+    if type(result) in (tuple, list):
+        return type(result)([_wrap(r, base) for r in result])
+    return result
+
+
+def _written(traits: Traits, args: tuple, kwargs: dict, result: object) -> object:
+    """What an operator with writes returns: the written tensors themselves where its schema says so."""
+    if traits.inplace:
+        return args[0]
+    if traits.outs:
+        outs = [kwargs[name] for name in traits.outs]
+        for out, meta in zip(outs, result if isinstance(result, (tuple, list)) else [result]):
+            _set_metadata(out, meta)
+        return tuple(outs) if len(outs) > 1 else outs[0]
+    return _wrap(result, None)
+
+
+def _change_metadata(op: OpOverload, traits: Traits, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
+    """t_, resize_ and their like: torch's meta kernel changes the wrapper itself."""
+    target = args[0]
+    if op._name != "aten::detach_":
+        with torch._C._DisableTorchDispatch():
+            _run_as_meta(op, args, kwargs)
+        _refresh(target)
+    if mode is not None:
+        mode.record(op, traits, args, kwargs, target)
+    return target
+
+
+def _set_metadata(t: TraceTensor, meta: TensorMeta) -> None:
+    if t._meta.sizes != meta.sizes or t._meta.strides != meta.strides:
+        with torch._C._DisableTorchDispatch():
+            _run_as_meta(torch.ops.aten.resize_.default, (t, meta.sizes), {})
+        _refresh(t)
+
+
+def _run_as_meta(op: OpOverload, args: tuple, kwargs: dict) -> None:
+    before = torch._C._meta_in_tls_dispatch_include()
+    torch._C._set_meta_in_tls_dispatch_include(True)
+    try:
+        op(*args, **kwargs)
+    finally:
+        torch._C._set_meta_in_tls_dispatch_include(before)
+
+
+def _refresh(t: TraceTensor) -> None:
+    with torch._C._DisableTorchDispatch():
+        t._meta = TensorMeta(tuple(t.shape), t.stride(), t._meta.dtype, t._meta.device, False, t.storage_offset())

@@ -1,0 +1,67 @@
+"""What an operator does to its arguments, read once from its schema: writes, aliases, whether it is a view or a composite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch._ops import OpOverload
+
+# In-place operators that change sizes and strides but no element.
+METADATA_INPLACE = frozenset({
+    "aten::t_", "aten::transpose_", "aten::squeeze_", "aten::squeeze_.dim", "aten::squeeze_.dims", "aten::unsqueeze_", "aten::as_strided_",
+    "aten::swapdims_", "aten::swapaxes_", "aten::detach_", "aten::resize_", "aten::resize_as_", "aten::set_", "aten::set_.source_Tensor",
+    "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset", "aten::set_.source_Tensor_storage_offset",
+})
+# Schemas that say nothing of the alias or the write.
+_UNSAID_FRESH = frozenset({"aten::lift_fresh"})
+RANDOM = frozenset({
+    "bernoulli", "bernoulli_", "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "normal", "normal_",
+    "uniform", "uniform_", "random", "random_", "exponential", "exponential_", "cauchy_", "log_normal_", "geometric_", "multinomial",
+    "native_dropout", "poisson", "binomial", "rrelu_with_noise", "rrelu_with_noise_", "normal_functional", "_standard_gamma",
+    "_sample_dirichlet", "cauchy", "log_normal", "geometric",
+})
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """`writes`: indices or names of arguments written. `inplace`: writes its first argument and returns it. `view_of`: index of the
+    argument that every result aliases without a write. `outs`: names of out= arguments."""
+
+    writes: tuple[int | str, ...]
+    inplace: bool
+    view_of: int | None
+    outs: tuple[str, ...]
+    composite: bool
+    random: bool
+    changes_metadata: bool
+
+    @property
+    def functional(self) -> bool:
+        return not self.writes and self.view_of is None
+
+
+@cache
+def traits_of(op: OpOverload) -> Traits:
+    schema = op._schema
+    writes: list[int | str] = []
+    outs: list[str] = []
+    view_of = None
+    aliases = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    for i, arg in enumerate(schema.arguments):
+        if arg.alias_info is None:
+            continue
+        if arg.alias_info.is_write:
+            writes.append(arg.name if arg.kwarg_only else i)
+            if arg.is_out:
+                outs.append(arg.name)
+        elif aliases and view_of is None:
+            view_of = i
+    inplace = bool(writes) and writes[0] == 0 and bool(schema.returns) and schema.returns[0].alias_info is not None
+    return Traits(tuple(writes), inplace and not outs, None if op._name in _UNSAID_FRESH else view_of, tuple(outs), _is_composite(op),
+                  schema.name.split("::")[1] in RANDOM, op._name in METADATA_INPLACE)
+
+
+def _is_composite(op: OpOverload) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op._name, "CompositeImplicitAutograd")
