@@ -28,6 +28,7 @@ class Event:
 
 
 KINDS = (
+    "capture",          # one symbolic run over a frame ended, whatever it gave
     "graph",            # one graph was captured and compiled
     "graph_break",      # a stretch runs in plain Python; `reason` says why
     "recompile",        # an entry existed and its guards missed; `detail` names the guard, old and new value

@@ -1,0 +1,151 @@
+"""The public functions, in torch.compile's words. Arguments are checked here; nothing is compiled before the first call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from thruway.core.ambient import changed, settings
+from thruway.core.marks import DISABLED, original_of
+from thruway.core.options import MODES, CompileOptions
+from thruway.report.metrics import no_metrics, summarize
+from thruway.surface import lazy, versions
+from thruway.surface.proxy import proxy_of
+
+
+def compile(
+    fn_or_module: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "thruway",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """A compiled version of a function, method, module or class; without `fn_or_module`, a decorator.
+
+    `backend`: a name from `list_backends()` or a callable `(graph_module, example_inputs) → callable`. `mode`: one of MODES.
+    `options`: settings that this compilation changes. `fullgraph=True` makes anything that cannot be captured an error.
+    ValueError lists the known modes, backends or options where one is unknown; TypeError where the argument cannot be compiled.
+    """
+    asked = CompileOptions(fullgraph, dynamic, _backend(backend), checked_mode(mode), checked_overrides(options))
+    if fn_or_module is None:
+        return functools.partial(_compiled, options=asked, disable=disable)
+    return _compiled(fn_or_module, options=asked, disable=disable)
+
+
+def explain(fn_or_module: Any, **compile_arguments: Any) -> Callable[..., Any]:
+    """`explain(f)(*args)` calls `f` once, compiled, and returns an Explanation of what happened."""
+    def explained(*args: Any, **kwargs: Any) -> Any:
+        return lazy.explain().explain_call(functools.partial(compile, **compile_arguments), lazy.pipeline(), fn_or_module, args, kwargs)
+
+    return explained
+
+
+def disable(fn: Any = None, *, reason: str = "") -> Any:
+    """Marks a function, or a module's forward, so that compiled callers run it as plain Python. `reason` shows in `explain`."""
+    if fn is None:
+        return functools.partial(disable, reason=reason)
+    if isinstance(fn, nn.Module):
+        fn.forward = disable(fn.forward, reason=reason)
+        return fn
+    if not callable(fn):
+        raise TypeError(f"disable takes a function or a module, not {type(fn).__name__}")
+
+    @functools.wraps(fn)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    setattr(disabled, DISABLED, reason)
+    return disabled
+
+
+def reset() -> None:
+    """Forgets everything compiled in this process, and the figures of `metrics`. The cache on disk stays."""
+    loaded = lazy.loaded_pipeline()
+    if loaded is not None:
+        loaded.reset()
+
+
+def is_compiling() -> bool:
+    """True inside captured code, where capture answers this call itself; False in plain Python, which is where this body runs."""
+    return False
+
+
+def metrics() -> dict[str, Any]:
+    """Counts and seconds since the start or the last `reset`, computed from the journal."""
+    loaded = lazy.loaded_pipeline()
+    return no_metrics() if loaded is None else summarize(loaded.journal)
+
+
+def list_backends() -> list[str]:
+    """Names that `backend=` takes here: thruway's own, installed ones, and torch's as far as they are known without loading them."""
+    return lazy.backends().known_names()
+
+
+def checked_mode(mode: str | None) -> str:
+    if mode is not None and mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+    return mode or "default"
+
+
+def _backend(backend: Any) -> Any:
+    return backend if backend == "thruway" else lazy.backends().resolve(backend)
+
+
+def checked_overrides(options: Mapping[str, Any] | None) -> tuple[tuple[str, object], ...]:
+    if not options:
+        return ()
+    try:
+        changed(settings.current(), dict(options))
+    except ValueError as error:
+        raise ValueError(str(error).replace("setting", "option", 1)) from None
+    return tuple(options.items())
+
+
+def _compiled(target: Any, *, options: CompileOptions, disable: bool) -> Any:
+    """`target` compiled according to its kind; `target` itself where compiling is switched off or not supported here."""
+    if disable or settings.disable or not versions.is_supported():
+        return target
+    target = original_of(target)
+    if isinstance(target, nn.Module):
+        return proxy_of(target, options)
+    if isinstance(target, type):
+        return _compiled_class(target, options)
+    if isinstance(target, staticmethod | classmethod):
+        return type(target)(_compiled(target.__func__, options=options, disable=False))
+    if isinstance(target, functools.partial):
+        return functools.partial(_compiled(target.func, options=options, disable=False), *target.args, **target.keywords)
+    if not callable(target):
+        raise TypeError(f"thruway.compile takes a function, a module or a class, not {type(target).__name__}")
+    return lazy.pipeline().compile_callable(_python_function(target), options)
+
+
+def _compiled_class(cls: type, options: CompileOptions) -> type:
+    """A class is compiled in place: `forward` of a module class, `__call__` of any other."""
+    name = "forward" if issubclass(cls, nn.Module) else "__call__"
+    method = inspect.getattr_static(cls, name, None)
+    if method is None:
+        raise TypeError(f"class {cls.__qualname__} has no {name} to compile")
+    setattr(cls, name, _compiled(method, options=options, disable=False))
+    return cls
+
+
+def _python_function(target: Any) -> Any:
+    """`target` as something with bytecode: a function, a bound method, or a small function around a builtin."""
+    if inspect.isfunction(target) or (inspect.ismethod(target) and inspect.isfunction(target.__func__)):
+        return target
+    call = getattr(target, "__call__", None)                              # noqa: B004 (the bound method itself is wanted)
+    if inspect.ismethod(call) and inspect.isfunction(call.__func__):
+        return call
+
+    @functools.wraps(target, updated=())
+    def builtin(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    return builtin

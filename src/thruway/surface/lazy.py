@@ -1,0 +1,36 @@
+"""The one place where an import happens late: `import thruway` stays cheap, and the compiler comes with the first use.
+
+Everything else in the project imports at the top of the file; a layout test names this file as the only exception.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+
+from thruway.core.ambient import settings
+
+
+def pipeline() -> ModuleType:
+    """`thruway.pipeline`, its journal connected to what the settings want printed or written."""
+    loaded = sys.modules.get("thruway.pipeline")
+    if loaded is not None:
+        return loaded
+    loaded = importlib.import_module("thruway.pipeline")
+    importlib.import_module("thruway.report.logs").attach(loaded.journal, settings.current())
+    importlib.import_module("thruway.report.dump").attach(loaded.journal, settings.current())
+    return loaded
+
+
+def loaded_pipeline() -> ModuleType | None:
+    """`thruway.pipeline` where something has been compiled, else None."""
+    return sys.modules.get("thruway.pipeline")
+
+
+def backends() -> ModuleType:
+    return importlib.import_module("thruway.backends")
+
+
+def explain() -> ModuleType:
+    return importlib.import_module("thruway.report.explain")
