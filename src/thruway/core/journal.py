@@ -1,7 +1,7 @@
 """The journal: what happened, as records. One `Journal` per process, owned by `pipeline`; `report` reads it.
 
 Records are appended under the interpreter lock and never changed, so readers need no lock of their own. `listeners` see each
-event as it comes; `readers` see the readable form of stages (graph, guards, loops, code, …), which is made only if one is there.
+event as it comes; `readers` get the readable form of stages (captured, guards, graph, loops, plan, code), made only if one wants it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from thruway.core.errors import BreakReason, UserLine
 
@@ -25,6 +26,15 @@ class Event:
     reason: BreakReason | None = None
     seconds: float = 0.0
     stage: str = ""
+    items: tuple[str, ...] = ()     # what the kind lists: the operators of a graph
+
+
+class Reader(Protocol):
+    """Somebody who wants to see the readable form of some stages: a dump folder, a log topic, `explain`."""
+
+    def wants(self, stage: str) -> bool: ...
+
+    def read(self, stage: str, function: str, text: str) -> None: ...
 
 
 KINDS = (
@@ -46,7 +56,7 @@ class Journal:
     events: list[Event] = field(default_factory=list)
     limit: int = 100_000
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
-    readers: list[Callable[[str, str, str], None]] = field(default_factory=list)
+    readers: list[Reader] = field(default_factory=list)
 
     def add(self, kind: str, function: str, detail: str = "", **more) -> Event:
         event = Event(kind, function, detail, **more)
@@ -57,11 +67,12 @@ class Journal:
         return event
 
     def offer(self, stage: str, function: str, text: Callable[[], str]) -> None:
-        """Hands a stage's readable form to each reader as (stage, function, text); `text` is called only if there is one."""
-        if self.readers:
+        """Hands a stage's readable form to each reader that wants it; `text` is called only if there is one."""
+        takers = [reader for reader in self.readers if reader.wants(stage)]
+        if takers:
             made = text()
-            for reader in list(self.readers):
-                reader(stage, function, made)
+            for reader in takers:
+                reader.read(stage, function, made)
 
     def count(self) -> Counter[str]:
         return Counter(event.kind for event in self.events)

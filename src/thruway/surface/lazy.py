@@ -9,17 +9,16 @@ import importlib
 import sys
 from types import ModuleType
 
-from thruway.core.ambient import settings
 
 
 def pipeline() -> ModuleType:
-    """`thruway.pipeline`, its journal connected to what the settings want printed or written."""
+    """`thruway.pipeline`, its journal connected to the reports that print and write."""
     loaded = sys.modules.get("thruway.pipeline")
     if loaded is not None:
         return loaded
     loaded = importlib.import_module("thruway.pipeline")
-    importlib.import_module("thruway.report.logs").attach(loaded.journal, settings.current())
-    importlib.import_module("thruway.report.dump").attach(loaded.journal, settings.current())
+    importlib.import_module("thruway.report.logs").attach(loaded.journal)
+    importlib.import_module("thruway.report.dump").attach(loaded.journal)
     return loaded
 
 
