@@ -4,35 +4,42 @@
 PYTHON ?= $(shell tools/find_python.sh 3.11 || tools/find_python.sh 3.12)
 VENV ?= .venv
 BIN := $(VENV)/bin
+SMOKE_ROOMS := smoke native frame bytecode capture surface
 VERSION = $(shell $(PYTHON) -c 'import sys; print("%d%d" % sys.version_info[:2])')
 CONSTRAINTS = $(if $(filter 312,$(VERSION)),constraints-py312.txt,constraints.txt)
 NATIVE := $(wildcard setup.py src/thruway/native/*.c src/thruway/native/*.h)
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS)
-export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check smoke lint types settings clean
+.PHONY: demo test check smoke settings clean
 
 demo: $(VENV)/demo.stamp              ## the main job: eager beside compiled, in a table
-	$(BIN)/thruway bench --rounds 9
+	$(BIN)/thruway bench
 
 test: $(VENV)/test.stamp              ## every test
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 check: $(VENV)/test.stamp             ## under a minute: style, types, layout, smoke
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/layout -m "not models"
-	$(BIN)/python -m pytest -q -m smoke
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/layout
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m smoke
+
+smoke: $(VENV)/smoke.stamp            ## the first thing to run on another Python or torch: smoke and capture
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not models and not gpu" $(wildcard $(SMOKE_ROOMS:%=tests/%))
 
 settings: $(VENV)/test.stamp          ## writes docs/settings.md from core/settings.py
 	$(BIN)/python tools/settings_page.py
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "thruway needs Python 3.11 or 3.12 to build its environment; none was found. Give one with PYTHON=/path/to/python."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "thruway needs Python 3.11 or 3.12 and found neither; install one, or name it: make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo.stamp: $(BIN)/python pyproject.toml $(CONSTRAINTS) $(NATIVE)
 	$(INSTALL) -e '.[bench]'
+	@touch $@
+
+$(VENV)/smoke.stamp: $(BIN)/python pyproject.toml $(CONSTRAINTS) $(NATIVE)
+	$(INSTALL) -e '.[smoke]'
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp

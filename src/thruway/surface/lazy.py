@@ -5,17 +5,15 @@ Everything else in the project imports at the top of the file; a layout test nam
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from types import ModuleType
 
 
-
+@functools.cache
 def pipeline() -> ModuleType:
     """`thruway.pipeline`, its journal connected to the reports that print and write."""
-    loaded = sys.modules.get("thruway.pipeline")
-    if loaded is not None:
-        return loaded
     loaded = importlib.import_module("thruway.pipeline")
     importlib.import_module("thruway.report.logs").attach(loaded.journal)
     importlib.import_module("thruway.report.dump").attach(loaded.journal)
