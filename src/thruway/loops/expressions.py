@@ -1,0 +1,95 @@
+"""Small constructors of loop expressions, and walks over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from thruway.core.sizes import Size
+from thruway.loops.ir import Cast, CheckIndex, Condition, Expr, IndexValue, Literal, Load, Op, Reduce, Var, Within
+
+BOOLEAN_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "isnan", "isinf", "signbit"})
+
+
+def literal(value: bool | int | float, dtype: str) -> Literal:
+    return Literal(value, dtype)
+
+
+def cast(x: Expr, dtype: str) -> Expr:
+    return x if x.dtype == dtype else Cast(x, dtype)
+
+
+def op(name: str, *args: Expr) -> Op:
+    """`name` of `args`, in the dtype that they share (the last one's, so that `where` works), or bool for comparisons."""
+    return Op(name, args, "bool" if name in BOOLEAN_OPS else args[-1].dtype)
+
+
+def where(condition: Expr, then: Expr, other: Expr) -> Op:
+    return Op("where", (condition, then, other), then.dtype)
+
+
+def children(x: Expr) -> tuple[Expr, ...]:
+    """The expressions directly inside `x`, those in index positions too."""
+    match x:
+        case Literal() | IndexValue() | Var():
+            return ()
+        case Load(_, index):
+            return tuple([at for at in index if not isinstance(at, (int, Size))])
+        case Op(_, args):
+            return args
+        case Cast(inner) | CheckIndex(inner) | Reduce(_, _, inner):
+            return (inner,)
+        case Within(_, then, other):
+            return (then, other)
+        case _:
+            raise TypeError(f"not a loop expression: {x!r}")
+
+
+def with_children(x: Expr, new: tuple[Expr, ...]) -> Expr:
+    """`x` with `new` in the place of `children(x)`."""
+    match x:
+        case Literal() | IndexValue() | Var():
+            return x
+        case Load(_, index):
+            rest = iter(new)
+            return replace(x, index=tuple([at if isinstance(at, (int, Size)) else next(rest) for at in index]))
+        case Op():
+            return replace(x, args=new)
+        case Cast() | CheckIndex() | Reduce():
+            return replace(x, x=new[0])
+        case Within():
+            return replace(x, then=new[0], other=new[1])
+        case _:
+            raise TypeError(f"not a loop expression: {x!r}")
+
+
+def rewrite(x: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """`x` with `change` applied bottom-up; unchanged parts are shared."""
+    old = children(x)
+    new = tuple([rewrite(child, change) for child in old])
+    if any(a is not b for a, b in zip(old, new)):
+        x = with_children(x, new)
+    return change(x)
+
+
+def walk(x: Expr) -> Iterator[Expr]:
+    """`x` and everything in it, outside in."""
+    stack = [x]
+    while stack:
+        x = stack.pop()
+        yield x
+        stack.extend(children(x))
+
+
+def loads(x: Expr, buffer: str | None = None) -> list[Load]:
+    """Every Load in `x` (of `buffer`)."""
+    return [part for part in walk(x) if isinstance(part, Load) and buffer in (None, part.buffer)]
+
+
+def rename_loads(x: Expr, old: str, new: str) -> Expr:
+    """`x` reading buffer `new` instead of `old`."""
+    return rewrite(x, lambda part: replace(part, buffer=new) if isinstance(part, Load) and part.buffer == old else part)
+
+
+def within(conditions: tuple[Condition, ...], then: Expr, other: Expr) -> Expr:
+    return Within(conditions, then, other, then.dtype) if conditions else then

@@ -1,0 +1,273 @@
+"""From a functional ATen graph (see `graph/__init__`) to a Program, one Compute, Update or Scan per step of each operator.
+
+The graph is read duck-typed and operators by their name, so that nothing here needs torch. What has no row in `lowerings`
+becomes an Extern, and so does what matrix and convolution libraries do better. Views become copies through an index map,
+which fusion later inlines; where a view feeds an Extern or leaves the program it becomes an alias of its root instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from thruway.core.errors import Unsupported
+from thruway.core.sizes import Size, add, mul
+from thruway.core.target import Target
+from thruway.loops.builder import Builder, Tensor, Value, axes_of, axis_indices, load_broadcast
+from thruway.loops.expressions import loads
+from thruway.loops.ir import Buffer, BufferRef, Compute, Extern, Node, Origin, Program, Scan, SizeArg, Update
+from thruway.loops.lowerings import ROWS
+from thruway.shapes.meta import TensorMeta, contiguous_strides
+
+
+def lower(graph, target: Target | None = None, default_float: str = "float32") -> Program:
+    """The Program of `graph`. `default_float` is the default dtype that Python floats had when the graph was made."""
+    return _Lowering(graph, target or Target(), default_float).program()
+
+
+class _Lowering:
+    """One walk over a graph. `values` maps graph nodes to what they became."""
+
+    def __init__(self, graph, target: Target, default_float: str):
+        self.graph = list(graph.nodes)
+        self.target = target
+        self.b = Builder(default_float)
+        self.values: dict[object, Value] = {}
+        self.inputs: list[str] = []
+        self.outputs: list[str] = []
+        self.nodes: list[Node] = []
+        self.derived: list[Node] = []
+        self.last_read = _last_reads(self.graph) if any(_in_place(n) for n in self.graph) else {}
+        self.holders: dict[str, list[object]] = {}
+
+    def program(self) -> Program:
+        for position, node in enumerate(self.graph):
+            match node.op:
+                case "placeholder":
+                    self._placeholder(node)
+                case "call_function":
+                    self._call(node, position)
+                case "get_attr":
+                    self._constant(node)
+                case "output":
+                    self._output(node)
+                case _:
+                    raise Unsupported("TW500", f"a graph node of kind {node.op}")
+        return self._without_dead_nodes()
+
+    def _placeholder(self, node) -> None:
+        meta = node.meta["value"]
+        kind = "weight" if node.meta.get("weight") else "input"
+        if not isinstance(meta, TensorMeta):
+            self.b.buffers[node.name] = Buffer(node.name, "int64", (), (), "size")
+            self.values[node] = meta
+        else:
+            self.b.buffers[node.name] = Buffer(node.name, meta.dtype, meta.sizes, meta.strides, kind, meta.device)
+            self._keep(node, Tensor(node.name, meta))
+        self.inputs.append(node.name)
+
+    def _constant(self, node) -> None:
+        meta = node.meta["value"]
+        self.b.buffers[node.name] = Buffer(node.name, meta.dtype, meta.sizes, meta.strides, "constant", meta.device)
+        self._keep(node, Tensor(node.name, meta))
+
+    def _keep(self, node, value: Value) -> None:
+        self.values[node] = value
+        if self.last_read and isinstance(value, Tensor) and value.source is None:
+            self.holders.setdefault(value.name, []).append(node)
+
+    def _call(self, node, position: int) -> None:
+        name = _operator_name(node.target)
+        meta = node.meta.get("value")
+        if name == "getitem":
+            self._keep(node, self.values[node.args[0]][node.args[1]])
+            return
+        if isinstance(meta, (int, Size)) and not isinstance(meta, bool):
+            self.values[node] = meta
+            return
+        self.b.begin(node.name, meta, Origin((node.name,), node.meta.get("line")), self.derived if node.meta.get("derived") else self.nodes)
+        args = self._resolve(node.args)
+        kwargs = {key: self._resolve(value) for key, value in node.kwargs.items()} if node.kwargs else {}
+        self._keep(node, self._lower_call(name, node, args, kwargs, position))
+
+    def _lower_call(self, name: str, node, args: tuple, kwargs: dict, position: int) -> Value:
+        if _in_place(node):
+            self._protect(args[0], position)
+            args = (self.b.current(args[0]), *args[1:])
+        row = ROWS.get(name)
+        if row is not None:
+            mark = len(self.b.nodes)
+            try:
+                return row(self.b, *args, **kwargs)
+            except Unsupported:
+                del self.b.nodes[mark:]
+        functional = ROWS.get(_functional_name(name)) if _in_place(node) else None
+        if functional is not None:
+            return self._in_place_call(functional, args, kwargs)
+        return self._extern(name, node, args, kwargs)
+
+    def _in_place_call(self, row: Callable, args: tuple, kwargs: dict) -> Value:
+        """The functional operator, in the dtype that its arguments promote to, written over its first argument."""
+        target = args[0]
+        self.b.meta = replace(target.meta, strides=contiguous_strides(target.sizes), dtype="")
+        value = row(self.b, *args, **kwargs)
+        self.b.meta = target.meta
+        return self.b.write(target, axis_indices(target.rank), load_broadcast(value, target.rank), axes_of(target.sizes))
+
+    def _protect(self, target: Tensor, position: int) -> None:
+        """A copy of what stands in the storage about to be written, for nodes that hold it and are read later."""
+        root = target.root
+        for holder in self.holders.pop(root.name, ()):
+            if self.last_read.get(holder, -1) > position:
+                old = self.values[holder]
+                copy = self.b.temp(old.sizes, load_broadcast(old, old.rank), "before")
+                self.values[holder] = replace(copy, meta=replace(old.meta, strides=copy.meta.strides))
+
+    def _resolve(self, value):
+        kind = type(value)
+        if kind is tuple or kind is list or kind.__name__ == "immutable_list":
+            return tuple([self._resolve(one) for one in value])
+        if hasattr(value, "op") and hasattr(value, "target"):
+            return self.values[value]
+        return value
+
+    def _extern(self, name: str, node, args: tuple, kwargs: dict) -> Value:
+        metas = node.meta.get("value")
+        written = (args[0],) if _in_place(node) else ()
+        call_args = tuple([self._extern_argument(a) for a in args])
+        call_kwargs = tuple([(key, self._extern_argument(value)) for key, value in kwargs.items()])
+        outs = () if written else self._extern_outs(metas)
+        mutates = tuple([call_args[0].name for _ in written])
+        self.b.nodes.append(Extern(_call_name(name), call_args, call_kwargs, tuple([o.name for o in outs]), mutates, self.b.origin))
+        if written:
+            return self.b.written(written[0])
+        return tuple(outs) if isinstance(metas, (tuple, list)) else outs[0] if outs else ()
+
+    def _extern_outs(self, metas) -> list[Tensor]:
+        if not isinstance(metas, (tuple, list)):
+            return [self.b.new(metas)] if isinstance(metas, TensorMeta) else []
+        if not all(isinstance(meta, TensorMeta) for meta in metas):
+            raise Unsupported("TW503", f"{self.b.name} returns something that is no tensor")
+        return [self.b.new(meta, str(k)) for k, meta in enumerate(metas)]
+
+    def _extern_argument(self, value):
+        if isinstance(value, Tensor):
+            return BufferRef(self._whole(value))
+        if isinstance(value, Size):
+            return SizeArg(value)
+        if type(value) is tuple:
+            return tuple([self._extern_argument(one) for one in value])
+        return value
+
+    def _whole(self, x: Tensor) -> str:
+        """The name of a buffer that holds `x`: an alias of its root where strides can say it and nothing was written since."""
+        if x.source is None:
+            return x.name
+        if x.version != self.b.versions.get(x.root.name, 0):
+            return x.name
+        return self._alias(x) or x.name
+
+    def _alias(self, x: Tensor) -> str | None:
+        root = x.root
+        base = self.b.buffers[root.name]
+        if x.dtype != root.dtype or base.strides != root.meta.strides:
+            return None
+        offset = add(x.meta.offset, mul(root.meta.offset, -1))
+        name = f"{x.name}_view"
+        alias = Buffer(name, x.dtype, x.sizes, x.meta.strides, "temp", x.meta.device, base.name, offset)
+        if self.b.buffers.setdefault(name, alias) != alias:
+            name = self.b.unique(name)
+            self.b.buffers[name] = alias
+        return name
+
+    def _output(self, node) -> None:
+        for value in self._resolve(node.args[0]):
+            if not isinstance(value, Tensor):
+                raise Unsupported("TW504", "a graph output that is no tensor")
+            self.outputs.append(value.name if value.source is None else self._alias(value) or value.name)
+
+    def _without_dead_nodes(self) -> Program:
+        """The program less Computes and Scans that nobody reads, and less their buffers."""
+        buffers = self.b.buffers
+        live = set(self.outputs)
+        live.update([buffers[name].alias for name in self.outputs if buffers[name].alias])
+        nodes = _live_nodes(self.nodes, buffers, live)
+        derived = _live_nodes(self.derived, buffers, live)
+        live.update(self.inputs)
+        kept = {name: buffer for name, buffer in buffers.items() if name in live}
+        return Program(tuple(self.inputs), kept, nodes, tuple(self.outputs), derived)
+
+
+def _live_nodes(nodes: list[Node], buffers: dict[str, Buffer], live: set[str]) -> tuple[Node, ...]:
+    """The nodes whose results are in `live` or reach it; `live` grows by what they touch."""
+    kept = []
+    for node in reversed(nodes):
+        if isinstance(node, (Compute, Scan)) and node.out not in live:
+            continue
+        for name in touched(node):
+            live.add(name)
+            if buffers[name].alias:
+                live.add(buffers[name].alias)
+        kept.append(node)
+    return tuple(reversed(kept))
+
+
+def touched(node: Node) -> Iterable[str]:
+    """The buffers that `node` reads or writes."""
+    match node:
+        case Compute(out, _, value) | Scan(out, _, _, _, value):
+            return [out, *[read.buffer for read in loads(value)]]
+        case Update(target, _, index, value):
+            inside = [read.buffer for at in index if not isinstance(at, (int, Size)) for read in loads(at)]
+            return [target, *inside, *[read.buffer for read in loads(value)]]
+        case Extern(_, args, kwargs, outs):
+            return [*outs, *_references(args), *_references(tuple(value for _, value in kwargs))]
+        case _:
+            raise TypeError(f"not a node of a program: {node!r}")
+
+
+def _references(value) -> list[str]:
+    if isinstance(value, BufferRef):
+        return [value.name]
+    return [name for one in value for name in _references(one)] if type(value) is tuple else []
+
+
+_NAMES: dict[object, str] = {}
+
+
+def _operator_name(target) -> str:
+    """ "aten.add.Tensor" of an operator overload, "getitem" of a Python function."""
+    name = _NAMES.get(target)
+    if name is None:
+        name = _NAMES[target] = str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
+    return name
+
+
+def _functional_name(name: str) -> str:
+    """ "aten.add.Tensor" of "aten.add_.Tensor"."""
+    space, operator, overload = name.split(".", 2)
+    return f"{space}.{operator.removesuffix('_')}.{overload}"
+
+
+def _call_name(name: str) -> str:
+    """ "aten::add.Tensor" of "aten.add.Tensor", "aten::mm" of "aten.mm.default"."""
+    space, operator, overload = name.split(".", 2)
+    return f"{space}::{operator}" + ("" if overload == "default" else f".{overload}")
+
+
+def _in_place(node) -> bool:
+    """Whether the call writes its first argument, by torch's naming: one trailing underscore."""
+    if node.op != "call_function":
+        return False
+    parts = _operator_name(node.target).split(".")
+    return len(parts) == 3 and parts[1].endswith("_") and not parts[1].endswith("__")
+
+
+def _last_reads(nodes: list) -> dict[object, int]:
+    """The position of the last call that reads each node."""
+    last: dict[object, int] = {}
+    for position, node in enumerate(nodes):
+        if node.op == "call_function":
+            for read in node.all_input_nodes:
+                last[read] = position
+    return last

@@ -1,0 +1,127 @@
+"""Activation functions, written with the formulas that torch's CPU kernels use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from thruway.core.dtypes import FLOATS
+from thruway.loops.builder import Builder, Tensor, load
+from thruway.loops.builder import axis_indices
+from thruway.loops.expressions import cast, op, where
+from thruway.loops.ir import Expr
+from thruway.loops.lowerings.elementwise import elementwise, operand
+from thruway.loops.lowerings.pointwise import clamp, like
+from thruway.loops.lowerings.views import wrap_dim
+
+
+def activation(formula: Callable[..., Expr]) -> Callable[..., Tensor]:
+    """A row for `formula(x, *numbers)` over one tensor."""
+    def row(b: Builder, self: Tensor, *numbers: float, **named: float) -> Tensor:
+        return elementwise(b, lambda x: formula(x, *numbers, **named), (self,), self.dtype)
+    return row
+
+
+def relu(x: Expr) -> Expr:
+    return op("max", x, like(0, x))
+
+
+def gelu(x: Expr, approximate: str = "none") -> Expr:
+    half = op("mul", like(0.5, x), x)
+    if approximate == "none":
+        return op("mul", half, op("add", like(1, x), op("erf", op("mul", x, like(math.sqrt(0.5), x)))))
+    cube = op("mul", op("mul", x, x), x)
+    inner = op("mul", like(math.sqrt(2 / math.pi), x), op("add", x, op("mul", like(0.044715, x), cube)))
+    return op("mul", half, op("add", like(1, x), op("tanh", inner)))
+
+
+def silu(x: Expr) -> Expr:
+    return op("div", x, op("add", like(1, x), op("exp", op("neg", x))))
+
+
+def mish(x: Expr) -> Expr:
+    return op("mul", x, op("tanh", op("log1p", op("exp", x))))
+
+
+def relu6_of(x: Expr) -> Expr:
+    """min(max(x + 3, 0), 6)."""
+    return op("min", op("max", op("add", x, like(3, x)), like(0, x)), like(6, x))
+
+
+def hardswish(x: Expr) -> Expr:
+    return op("div", op("mul", x, relu6_of(x)), like(6, x))
+
+
+def hardsigmoid(x: Expr) -> Expr:
+    return op("div", relu6_of(x), like(6, x))
+
+
+def softplus(x: Expr, beta: float = 1, threshold: float = 20) -> Expr:
+    scaled = op("mul", x, like(beta, x))
+    return where(op("gt", scaled, like(threshold, x)), x, op("div", op("log1p", op("exp", scaled)), like(beta, x)))
+
+
+def elu(x: Expr, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Expr:
+    low = op("mul", op("expm1", op("mul", x, like(input_scale, x))), like(alpha * scale, x))
+    return where(op("le", x, like(0, x)), low, op("mul", x, like(scale, x)))
+
+
+def leaky_relu(x: Expr, negative_slope: float = 0.01) -> Expr:
+    return where(op("gt", x, like(0, x)), x, op("mul", x, like(negative_slope, x)))
+
+
+def log_sigmoid(x: Expr) -> Expr:
+    return op("sub", op("min", x, like(0, x)), op("log1p", op("exp", op("neg", op("abs", x)))))
+
+
+def threshold(x: Expr, threshold: float, value: float) -> Expr:
+    return where(op("le", x, like(threshold, x)), like(value, x), x)
+
+
+def hardshrink(x: Expr, lambd: float = 0.5) -> Expr:
+    inside = op("and", op("ge", x, like(-lambd, x)), op("le", x, like(lambd, x)))
+    return where(inside, like(0, x), x)
+
+
+def softshrink(x: Expr, lambd: float = 0.5) -> Expr:
+    below = where(op("lt", x, like(-lambd, x)), op("add", x, like(lambd, x)), op("mul", x, like(0, x)))
+    return where(op("gt", x, like(lambd, x)), op("sub", x, like(lambd, x)), below)
+
+
+def hardtanh(b: Builder, self: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
+    return clamp(b, self, min_val, max_val)
+
+
+def log_sigmoid_forward(b: Builder, self: Tensor) -> tuple:
+    b.meta = b.meta[0]
+    return (activation(log_sigmoid)(b, self), b.temp((0,), like(0, operand(self, self.rank, self.dtype, False)), "buffer"))
+
+
+def prelu(b: Builder, self: Tensor, weight: Tensor) -> Tensor:
+    build = lambda x, w: where(op("gt", x, like(0, x)), x, op("mul", w, x))
+    return elementwise(b, build, (self, weight), self.dtype)
+
+
+def glu(b: Builder, self: Tensor, dim: int = -1) -> Tensor:
+    """First half times the sigmoid of the second half, along `dim`."""
+    dim = wrap_dim(dim, self.rank)
+    index = list(axis_indices(self.rank))
+    first = operand(self, self.rank, self.dtype, False)
+    index[dim] = index[dim] + b.out.sizes[dim]
+    second = cast(load(self, index), first.dtype)
+    return b.compute(b.out, op("mul", first, op("sigmoid", second)))
+
+
+_FORMULAS = {
+    "gelu": gelu, "silu": silu, "mish": mish, "hardswish": hardswish, "hardsigmoid": hardsigmoid, "softplus": softplus, "elu": elu,
+    "leaky_relu": leaky_relu, "log_sigmoid": log_sigmoid, "threshold": threshold, "hardshrink": hardshrink, "softshrink": softshrink,
+    "relu": relu,
+}
+ROWS: dict[str, Callable[..., Tensor]] = {
+    **{f"aten.{name}.default": activation(formula) for name, formula in _FORMULAS.items()},
+    "aten.celu.default": activation(lambda x, alpha=1.0: elu(x, alpha, 1, 1 / alpha)),
+    "aten.selu.default": activation(lambda x: elu(x, 1.6732632423543772, 1.0507009873554805)),
+    "aten.relu6.default": lambda b, self: clamp(b, self, 0, 6),
+    "aten.hardtanh.default": hardtanh, "aten.log_sigmoid_forward.default": log_sigmoid_forward,
+    "aten._prelu_kernel.default": prelu, "aten.glu.default": glu,
+}
