@@ -16,6 +16,9 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("THRUWAY_CHECK", "2")
 
+SOURCE = str(Path(__file__).parents[1] / "src")                     # for the processes that tests start
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (SOURCE, os.environ.get("PYTHONPATH"))))
+
 GOLDEN = Path(__file__).parent / "golden"
 
 

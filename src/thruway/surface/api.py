@@ -129,7 +129,7 @@ def _compiled(target: Any, *, options: CompileOptions, disable: bool) -> Any:
 def _compiled_class(cls: type, options: CompileOptions) -> type:
     """A class is compiled in place: `forward` of a module class, `__call__` of any other."""
     name = "forward" if issubclass(cls, nn.Module) else "__call__"
-    method = inspect.getattr_static(cls, name, None)
+    method = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)       # not through the metaclass
     if method is None:
         raise TypeError(f"class {cls.__qualname__} has no {name} to compile")
     setattr(cls, name, _compiled(method, options=options, disable=False))

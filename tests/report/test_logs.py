@@ -1,0 +1,75 @@
+"""Log topics print what they say, the notice comes once per function, and nothing is printed or made unasked."""
+
+from __future__ import annotations
+
+import pytest
+
+from thruway.core.ambient import settings
+from thruway.core.errors import BreakReason, UserLine
+from thruway.core.journal import KINDS, Journal
+from thruway.report import logs
+
+WHERE = UserLine("model.py", 12, "forward", "print(z.shape)")
+REASON = BreakReason("TW103", "a call of print", "use logging", WHERE)
+
+
+@pytest.fixture
+def printed():
+    journal, lines = Journal(), []
+    printer = logs.LogPrinter(lines.append)
+    journal.listeners.append(printer.event)
+    journal.readers.append(printer)
+    return journal, lines
+
+
+def test_a_topic_prints_its_events_and_no_others(printed):
+    journal, lines = printed
+    with settings.override(logs=("recompiles",)):
+        journal.add("recompile", "f", "x.shape[0] was 2, is 3")
+        journal.add("cache_hit", "f")
+    journal.add("recompile", "f", "later")
+    assert lines == ["[recompiles] f x.shape[0] was 2, is 3"]
+
+
+def test_a_break_shows_line_source_text_and_hint(printed):
+    journal, lines = printed
+    with settings.override(logs=("graph_breaks",)):
+        journal.add("graph_break", "f", reason=REASON)
+    (line,) = lines
+    for part in ("model.py:12 in forward", "print(z.shape)", "TW103", "hint: use logging"):
+        assert part in line
+
+
+def test_the_notice_comes_once_per_function_and_can_be_hidden(printed):
+    journal, lines = printed
+    with settings.override(break_notice=True):
+        journal.add("eager", "f", reason=REASON)
+        journal.add("graph_break", "f", reason=REASON)
+        journal.add("eager", "g", "left alone")
+    assert len(lines) == 2 and "f does not run compiled as a whole: TW103: a call of print (model.py:12)" in lines[0]
+    assert "g does not run compiled as a whole: left alone." in lines[1]
+    with settings.override(break_notice=False):
+        journal.add("eager", "h", reason=REASON)
+    assert len(lines) == 2
+
+
+def test_stages_are_made_only_where_a_topic_wants_them(printed):
+    journal, lines = printed
+    journal.offer("code", "f", lambda: pytest.fail("made unasked"))
+    with settings.override(logs=("code",)):
+        journal.offer("code", "f", lambda: "int f(void);")
+        journal.offer("guards", "f", lambda: pytest.fail("made unasked"))
+    assert lines == ["[code] f\nint f(void);"]
+
+
+@pytest.mark.parametrize("wanted, unknown", [(("help",), False), (("graph_braeks",), True)])
+def test_help_and_unknown_topics_list_the_known_ones(capsys, wanted, unknown):
+    with settings.override(logs=wanted):
+        logs.attach(Journal())
+    shown = capsys.readouterr()
+    assert shown.out == "" and all(name in shown.err for name in logs.TOPICS)
+    assert ("unknown log topic graph_braeks" in shown.err) is unknown
+
+
+def test_topics_name_kinds_of_events():
+    assert {kind for topic in logs.TOPICS.values() for kind in topic.kinds} <= set(KINDS)

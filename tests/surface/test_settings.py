@@ -1,0 +1,60 @@
+"""`thruway.settings` as a value to read, to assign and to override for a while."""
+
+from __future__ import annotations
+
+import pytest
+
+import thruway
+from thruway.core.ambient import AmbientSettings
+from thruway.core.settings import Settings
+
+
+def test_reads_the_environment_at_first_use(monkeypatch):
+    monkeypatch.setenv("THRUWAY_CHECK", "0")
+    monkeypatch.setenv("THRUWAY_LOGS", "code, guards")
+    ambient = AmbientSettings()
+    assert ambient.check == 0 and ambient.logs == ("code", "guards")
+    monkeypatch.setenv("THRUWAY_CHECK", "1")
+    assert ambient.check == 0
+
+
+def test_a_variable_that_does_not_fit_is_named(monkeypatch):
+    monkeypatch.setenv("THRUWAY_CHECK", "much")
+    with pytest.raises(ValueError, match="THRUWAY_CHECK='much': give a whole number"):
+        AmbientSettings().current()
+
+
+def test_assign_and_override():
+    ambient = AmbientSettings(Settings())
+    ambient.dump = "out"
+    with ambient.override(check=2, numerics="strict") as inside:
+        assert inside.check == 2 and inside.dump == "out" and ambient.numerics == "strict"
+    assert ambient.check == 1 and ambient.numerics == "eager" and ambient.dump == "out"
+
+
+def test_override_ends_with_an_error_too():
+    ambient = AmbientSettings(Settings())
+    with pytest.raises(ZeroDivisionError), ambient.override(check=2):
+        1 / 0
+    assert ambient.check == 1
+
+
+def test_unknown_names_list_the_known_ones():
+    ambient = AmbientSettings(Settings())
+    for attempt in (lambda: ambient.chekc, lambda: setattr(ambient, "chekc", 1)):
+        with pytest.raises(AttributeError, match="unknown setting 'chekc'; known: disable, logs"):
+            attempt()
+    with pytest.raises(ValueError, match="unknown setting"), ambient.override(chekc=1):
+        pass
+
+
+def test_types_are_checked():
+    ambient = AmbientSettings(Settings())
+    with pytest.raises(TypeError, match="'check' takes int, not str"):
+        ambient.check = "2"
+    with pytest.raises(TypeError, match="'check' takes int, not bool"):
+        ambient.check = True
+
+
+def test_the_public_name_is_the_ambient_one():
+    assert isinstance(thruway.settings, AmbientSettings) and "check" in dir(thruway.settings)
