@@ -1,0 +1,384 @@
+"""Prints a loop kernel as Triton source for an NVIDIA GPU.
+
+Takes a `loops.ir.Kernel` with its buffers, gives a `TritonSource`: text that defines one `@triton.jit` function, the order of its
+arguments, and what the grid must cover. One program handles X points of the outer axes at a time. While the inner extent of every
+phase fits a block (`RESIDENT`), a program keeps whole rows in registers: all phases run over [X, R] tiles and scratch rows never
+reach memory. Longer rows are walked R at a time, once per phase. Arithmetic is eager's: float32 where the IR says so, no fused
+multiply-add (the launcher passes enable_fp_fusion=False), correctly rounded division and square root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from thruway.codegen.triton_ops import COMBINE, IDENTITY, TYPES, literal, operator, reduce_call
+from thruway.core import sizes
+from thruway.core.errors import Unsupported
+from thruway.core.sizes import FloorDiv, Max, Min, Mod, SizeLike, Symbol
+from thruway.loops.ir import (
+    Axis, Buffer, Cast, CheckIndex, Condition, Expr, Index, IndexValue, Kernel, Literal, Load, Op, Phase, Reduction, Store, Var, Within,
+)
+
+RESIDENT = 16384            # elements of a row that one program keeps in registers
+INT32_LIMIT = 2**31
+
+HEADER = """\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One way to launch: X outer points and R inner elements per program, and its warps."""
+
+    x: int
+    r: int
+    warps: int
+
+
+@dataclass(frozen=True, slots=True)
+class TritonSource:
+    """`pointers` name buffers in argument order; a kernel with `checks` takes an int32 failure flag after them, then the values of
+    `sizes`. The grid is ceil(points / X) programs. `row` is the inner extent, or None
+    where the kernel has no R. `configs`: the cost model's guess first, then what autotuning may try."""
+
+    symbol: str
+    text: str
+    pointers: tuple[str, ...]
+    checks: bool
+    sizes: tuple[str, ...]
+    points: SizeLike
+    row: SizeLike | None
+    configs: tuple[Config, ...]
+
+
+def print_kernel(kernel: Kernel, buffers: Mapping[str, Buffer]) -> TritonSource:
+    """The Triton text of one kernel. Unsupported for what Triton cannot do: rows handed over in scratch that do not fit a block."""
+    return _Printer(kernel, buffers).source()
+
+
+class _Printer:
+    """Prints one kernel. `lines` grow in program order; `names` remembers what is printed already, by expression and mask."""
+
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer]):
+        self.kernel, self.buffers = kernel, {**buffers, **{b.name: b for b in kernel.scratch}}
+        self.scratch = {b.name for b in kernel.scratch}
+        self.pointers = tuple(dict.fromkeys((*kernel.reads, *kernel.writes)))
+        self.phases = kernel.phases
+        self.outer = kernel.outer
+        if not self.outer and len(self.phases) == 1 and not self.phases[0].reductions and kernel.scan is None:
+            self.outer, self.phases = self.phases[0].inner, (_flattened(self.phases[0]),)
+        self.points = sizes.product(a.extent for a in self.outer)
+        self.row = max((sizes.product(a.extent for a in p.inner) for p in self.phases), key=_weight, default=1)
+        self.has_rows = any(p.inner for p in self.phases)
+        self.resident = type(self.row) is int and self.row <= RESIDENT
+        self.lines: list[str] = []
+        self.names: dict[tuple[object, str], str] = {}
+        self.count = 0
+        self.masks: dict[tuple[Axis, ...], str] = {}
+        self.rows: dict[str, str] = {}            # scratch buffer → the block that holds it
+        self.variables: dict[str, str] = {}
+        self.checks = False
+        self.indent = "    "
+
+    def source(self) -> TritonSource:
+        if self.scratch and not self.resident:
+            raise Unsupported("TW702", f"rows of {self.row} elements are handed between loops, more than one GPU program keeps")
+        if self.kernel.scan is not None and not self.resident:
+            raise Unsupported("TW703", f"a scan over {self.row} elements is longer than one GPU program keeps")
+        self.prologue()
+        for number, phase in enumerate(self.phases):
+            self.phase(phase, number)
+        names = self.size_names()
+        flag = ["flag"] if self.checks else []
+        blocks = ["X: tl.constexpr", "R: tl.constexpr"] if self.has_rows else ["X: tl.constexpr"]
+        arguments = [f"p{i}" for i in range(len(self.pointers))] + flag + names + blocks
+        comment = "".join(f"# {line}\n" for line in _comment(self.kernel))
+        text = f"{HEADER}{COMBINE}\n\n{comment}@triton.jit\ndef {self.kernel.name}({', '.join(arguments)}):\n" + "\n".join(self.lines) + "\n"
+        return TritonSource(self.kernel.name, text, self.pointers, self.checks, tuple(names), self.points, self.row if self.has_rows else None, self.configs())
+
+    def size_names(self) -> list[str]:
+        axes = {a.name for a in self.outer} | {a.name for p in self.phases for a in p.inner}
+        used: set[str] = set()
+        for buffer in self.pointers:
+            b = self.buffers[buffer]
+            for size in (*b.sizes, *(b.strides or ()), b.offset):
+                used |= {s.name for s in sizes.symbols(size)}
+        for axis in (*self.outer, *(a for p in self.phases for a in p.inner)):
+            used |= {s.name for s in sizes.symbols(axis.extent)}
+        return sorted(used - axes)
+
+    def configs(self) -> tuple[Config, ...]:
+        if not self.has_rows:
+            block = 1024 if _weight(self.points) >= 1 << 20 else 256
+            return (Config(block, 1, 4), Config(512, 1, 4), Config(2048, 1, 8))
+        if self.resident:
+            r = _power_of_two(self.row)
+            x = max(1, min(8, 2048 // r)) if self.inner_is_contiguous() else max(1, min(64, 4096 // r))
+            warps = min(16, max(1, r * x // 512))
+            return (Config(x, r, warps), Config(max(1, x // 2), r, warps), Config(x * 2, r, min(16, warps * 2)), Config(1, r, min(16, max(4, r // 1024))))
+        return (Config(1, 2048, 8), Config(1, 4096, 16), Config(4, 512, 8), Config(16, 128, 8))
+
+    def inner_is_contiguous(self) -> bool:
+        """Whether some load or store runs along the inner axis with stride 1."""
+        for phase in self.phases:
+            if phase.inner:
+                last = phase.inner[-1].index
+                for name in self.pointers:
+                    if (self.buffers[name].strides or (0,))[-1:] == (1,):
+                        return last is not None
+        return False
+
+    # --- structure
+
+    def emit(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+    def prologue(self) -> None:
+        shape = "" if not self.has_rows else "[:, None]"
+        wide = ".to(tl.int64)" if self.index_type() == "tl.int64" else ""
+        self.emit(f"x = (tl.program_id(0){wide} * X + tl.arange(0, X)){shape}")
+        self.emit(f"xm = x < {self.size(self.points)}")
+        self.decode(self.outer, "x")
+        if self.has_rows and self.resident:
+            self.emit("r = tl.arange(0, R)[None, :]")
+
+    def index_type(self) -> str:
+        spans = [sizes.product(b.sizes) for b in (self.buffers[n] for n in self.pointers)]
+        return "tl.int64" if any(_weight(s) >= INT32_LIMIT for s in spans) else "tl.int32"
+
+    def decode(self, axes: tuple[Axis, ...], flat: str) -> None:
+        """Each axis's index from the flattened one, last axis fastest."""
+        rest = flat
+        for axis in reversed(axes[1:]):
+            self.emit(f"{axis.name} = {rest} % {self.size(axis.extent, True)}")
+            self.emit(f"{flat}_{axis.name} = {rest} // {self.size(axis.extent, True)}")
+            rest = f"{flat}_{axis.name}"
+        if axes:
+            self.emit(f"{axes[0].name} = {rest}")
+
+    def phase(self, phase: Phase, number: int) -> None:
+        if not phase.inner:
+            self.body(phase, "xm")
+            return
+        extent = sizes.product(a.extent for a in phase.inner)
+        if not self.resident:
+            self.looped(phase, extent, number)
+            self.names.clear()                    # values over this walk's block mean nothing in the next
+            return
+        if phase.inner not in self.masks:         # phases over the same axes share what they have loaded
+            self.masks[phase.inner] = f"rm{number}"
+            self.emit(f"rm{number} = xm & (r < {self.size(extent)})")
+            self.decode(phase.inner, "r")
+        self.body(phase, self.masks[phase.inner])
+
+    def body(self, phase: Phase, mask: str) -> None:
+        for let in phase.lets:
+            self.variables[let.var] = self.value(let.value, mask)
+        for reduction in phase.reductions:
+            self.reduce_block(reduction, mask)
+        for store in phase.stores:
+            self.store(store, mask)
+
+    def reduce_block(self, reduction: Reduction, mask: str) -> None:
+        value = self.value(reduction.value, mask)
+        identity = IDENTITY(reduction.op, reduction.dtype)
+        self.emit(f"{reduction.var} = {reduce_call(reduction.op, f'tl.where({mask}, {self.cast_text(value, reduction)}, {identity})', 'r')}")
+        self.variables[reduction.var] = reduction.var
+
+    def cast_text(self, value: str, reduction: Reduction) -> str:
+        if reduction.op in ("argmin", "argmax"):
+            return value
+        return f"{value}.to({TYPES[reduction.dtype]})"
+
+    def looped(self, phase: Phase, extent: SizeLike, number: int) -> None:
+        """Walks the row R elements at a time; partial results stand in [X, R] accumulators until the end."""
+        for reduction in phase.reductions:
+            kind = "tl.int64" if reduction.op in ("argmin", "argmax") else TYPES[reduction.dtype]
+            self.emit(f"{reduction.var}_acc = tl.full([X, R], {IDENTITY(reduction.op, reduction.dtype)}, {TYPES[reduction.value.dtype] if kind == 'tl.int64' else kind})")
+            if kind == "tl.int64":
+                self.emit(f"{reduction.var}_at = tl.full([X, R], 9223372036854775807, tl.int64)")
+        self.emit(f"for r0 in range(0, {self.size(extent)}, R):")
+        self.indent += "    "
+        self.emit("r = r0 + tl.arange(0, R)[None, :]")
+        mask = f"rm{number}"
+        self.emit(f"{mask} = xm & (r < {self.size(extent)})")
+        self.names.clear()
+        self.decode(phase.inner, "r")
+        for let in phase.lets:
+            self.variables[let.var] = self.value(let.value, mask)
+        for reduction in phase.reductions:
+            self.accumulate(reduction, mask)
+        for store in phase.stores:
+            self.store(store, mask)
+        self.indent = self.indent[:-4]
+        for reduction in phase.reductions:
+            index = f"{reduction.var}_at" if reduction.op in ("argmin", "argmax") else "r"
+            self.emit(f"{reduction.var} = {reduce_call(reduction.op, f'{reduction.var}_acc', index)}")
+            self.variables[reduction.var] = reduction.var
+
+    def accumulate(self, reduction: Reduction, mask: str) -> None:
+        value, acc = self.value(reduction.value, mask), f"{reduction.var}_acc"
+        if reduction.op in ("argmin", "argmax"):
+            at = f"{reduction.var}_at"
+            self.emit(f"{reduction.var}_n, {reduction.var}_i = tw_{reduction.op}({acc}, {at}, {value}, r.to(tl.int64) + tl.zeros([X, R], tl.int64))")
+            self.emit(f"{acc} = tl.where({mask}, {reduction.var}_n, {acc})")
+            self.emit(f"{at} = tl.where({mask}, {reduction.var}_i, {at})")
+            return
+        self.emit(f"{acc} = tl.where({mask}, tw_{reduction.op}({acc}, {self.cast_text(value, reduction)}), {acc})")
+
+    def store(self, store: Store, mask: str) -> None:
+        value = self.value(store.value, mask)
+        if store.buffer in self.scratch:
+            self.rows[store.buffer] = value
+            return
+        buffer = self.buffers[store.buffer]
+        where = self.address(store.buffer, store.index, mask)
+        value = f"{value}.to({TYPES[buffer.dtype]})"
+        match store.mode:
+            case "set":
+                self.emit(f"tl.store({where}, {value}, mask={mask})")
+            case "add" | "min" | "max":
+                self.emit(f"tl.atomic_{store.mode}({where}, {value}, mask={mask})")
+            case _:
+                raise Unsupported("TW704", f"writing with {store.mode} at computed places has no atomic on the GPU")
+
+    # --- expressions
+
+    def value(self, expr: Expr, mask: str) -> str:
+        """The name that holds `expr` under `mask`; a load of memory that this kernel does not write is done once."""
+        stable = not isinstance(expr, Load) or expr.buffer not in self.kernel.writes
+        key = (expr, mask)
+        if stable and key in self.names:
+            return self.names[key]
+        name = self.named(self.expression(expr, mask))
+        self.names[key] = name
+        return name
+
+    def named(self, text: str) -> str:
+        if text.isidentifier():
+            return text
+        self.count += 1
+        name = f"v{self.count}"
+        self.emit(f"{name} = {text}")
+        return name
+
+    def expression(self, expr: Expr, mask: str) -> str:
+        match expr:
+            case Literal(value, dtype):
+                return literal(value, dtype)
+            case Var(name, _):
+                return self.variables[name]
+            case Load(buffer, index, dtype):
+                return self.load(buffer, index, dtype, mask)
+            case IndexValue(size, dtype):
+                return f"tl.cast({self.size(size)}, {TYPES[dtype]})"
+            case Op(name, args, dtype):
+                return operator(name, [self.value(a, mask) for a in args], [a.dtype for a in args], dtype)
+            case Cast(x, dtype):
+                return self.cast(self.value(x, mask), x.dtype, dtype)
+            case Within(conditions, then, other, _):
+                return self.within(conditions, then, other, mask)
+            case CheckIndex():
+                return self.check_index(expr, mask)
+            case _:
+                raise TypeError(f"no Triton text for {expr!r}")
+
+    def cast(self, value: str, source: str, target: str) -> str:
+        if source == target:
+            return value
+        if target == "bool":
+            return f"({value} != 0)"
+        return f"tl.cast({value}, {TYPES[target]})"
+
+    def load(self, buffer: str, index: tuple[Index, ...], dtype: str, mask: str) -> str:
+        if buffer in self.scratch:
+            return self.rows[buffer]
+        text = f"tl.load({self.address(buffer, index, mask)}, mask={mask}, other=0)"
+        return f"({text} != 0)" if dtype == "bool" else text
+
+    def address(self, buffer: str, index: tuple[Index, ...], mask: str) -> str:
+        b = self.buffers[buffer]
+        total: SizeLike = b.offset if b.alias is not None else 0
+        computed = []
+        for coordinate, stride in zip(index, b.strides or (), strict=True):
+            if isinstance(coordinate, int | sizes.Size):
+                total = sizes.add(total, sizes.mul(coordinate, stride))
+            else:
+                computed.append(f"{self.value(coordinate, mask)} * {self.size(stride, True)}")
+        text = " + ".join([self.size(total), *computed])
+        return f"p{self.pointers.index(buffer)} + ({text}) + {self.zeros()}" if self.is_uniform(total, computed) else f"p{self.pointers.index(buffer)} + ({text})"
+
+    def is_uniform(self, total: SizeLike, computed: list[str]) -> bool:
+        """Whether an address is the same for the whole block, so that it must be spread to the block's shape."""
+        axes = {a.name for a in self.outer} | {a.name for p in self.phases for a in p.inner}
+        return not computed and not any(s.name in axes for s in sizes.symbols(total))
+
+    def zeros(self) -> str:
+        return "x * 0"
+
+    def within(self, conditions: tuple[Condition, ...], then: Expr, other: Expr, mask: str) -> str:
+        tests = " & ".join(f"(({self.size(c.left)}) >= 0) & (({self.size(c.left)}) < ({self.size(c.right)}))" for c in conditions)
+        inside, outside = self.mask_name(f"{mask} & {tests}"), self.mask_name(f"{mask} & ~({tests})")
+        return f"tl.where({inside}, {self.value(then, inside)}, {self.value(other, outside)})"
+
+    def mask_name(self, text: str) -> str:
+        name = f"m{len(self.lines)}"
+        self.emit(f"{name} = {text}")
+        return name
+
+    def check_index(self, check: CheckIndex, mask: str) -> str:
+        self.checks = True
+        value, size = self.value(check.x, mask), self.size(check.size, True)
+        if check.wrap:
+            value = self.named(f"tl.where({value} < 0, {value} + {size}, {value})")
+        bad = self.mask_name(f"({value} < 0) | ({value} >= {size})")
+        self.emit(f"tl.store(flag + x * 0, 1, mask={mask} & {bad})")
+        return f"tl.where({bad}, 0, {value})"
+
+    def size(self, size: SizeLike, grouped: bool = False) -> str:
+        """Triton text of an integer size. Index arithmetic is never negative here, so // and % mean the same as in Python."""
+        text = sizes.show(size, _show_atom)
+        return f"({text})" if grouped and not text.isalnum() else text
+
+
+def _show_atom(node) -> str:
+    match node:
+        case Symbol(name):
+            return name
+        case FloorDiv(left, right):
+            return f"(({sizes.show(left, _show_atom)}) // ({sizes.show(right, _show_atom)}))"
+        case Mod(left, right):
+            return f"(({sizes.show(left, _show_atom)}) % ({sizes.show(right, _show_atom)}))"
+        case Max(left, right):
+            return f"tl.maximum({sizes.show(left, _show_atom)}, {sizes.show(right, _show_atom)})"
+        case Min(left, right):
+            return f"tl.minimum({sizes.show(left, _show_atom)}, {sizes.show(right, _show_atom)})"
+        case _:
+            raise TypeError(f"not an atom of a size: {node!r}")
+
+
+def _flattened(phase: Phase) -> Phase:
+    return Phase((), phase.lets, (), phase.stores)
+
+
+def _weight(size: SizeLike) -> int:
+    """A size for ranking: the number, or a large one where it is not known."""
+    return size if type(size) is int else INT32_LIMIT - 1
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(0, (n - 1).bit_length())
+
+
+def _comment(kernel: Kernel) -> list[str]:
+    """Graph nodes and user lines that the kernel comes from."""
+    lines = []
+    for origin in kernel.origin:
+        where = f"  ({origin.line})" if origin.line else ""
+        lines.append(", ".join(origin.nodes) + where)
+    return list(dict.fromkeys(line for line in lines if line.strip()))
