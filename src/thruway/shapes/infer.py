@@ -14,12 +14,12 @@ from torch._ops import OpOverload
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.meta_kernels import infer_by_meta_kernel
 from thruway.shapes.refuse import require
-from thruway.shapes.rules import pointwise
+from thruway.shapes.rules import attention, convolve, create, gather, matmul, normalize, packed, pointwise, reduce, views
 from thruway.shapes.rules.promote import category
 from thruway.shapes.traits import traits_of
 
 Rule = Callable[..., object]
-FAMILIES = (pointwise,)
+FAMILIES = (pointwise, views, create, reduce, matmul, convolve, normalize, gather, attention, packed)
 RULES: dict[str, Rule] = {name: rule for family in FAMILIES for name, rule in family.RULES.items()}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from thruway.core.sizes import SizeLike
-from thruway.shapes.meta import contiguous_strides
 from thruway.shapes.refuse import refuse
 
 Sizes = tuple[SizeLike, ...]
@@ -38,6 +37,16 @@ def broadcast(shapes: Sequence[Sizes]) -> Sizes:
                 refuse(f"shapes {', '.join(map(str, shapes))} do not broadcast")
             result[-back] = size
     return tuple(result)
+
+
+def contiguous_strides(sizes: Sizes) -> Sizes:
+    """Row-major strides; a dimension of size 0 counts as 1. Keeps symbolic sizes comparable, unlike `meta.contiguous_strides`."""
+    strides: list[SizeLike] = []
+    step: SizeLike = 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step = step * (1 if size == 0 else size)
+    return tuple(reversed(strides))
 
 
 def is_contiguous(sizes: Sizes, strides: Sizes) -> bool:
