@@ -17,7 +17,23 @@ from thruway.core import sizes
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, SizeLike, Symbol
 from thruway.loops.ir import (
-    Axis, Buffer, Cast, CheckIndex, Condition, Expr, Index, IndexValue, Kernel, Literal, Load, Op, Phase, Reduction, Store, Var, Within,
+    Axis,
+    Buffer,
+    Cast,
+    CheckIndex,
+    Condition,
+    Expr,
+    Index,
+    IndexValue,
+    Kernel,
+    Literal,
+    Load,
+    Op,
+    Phase,
+    Reduction,
+    Store,
+    Var,
+    Within,
 )
 
 RESIDENT = 16384            # elements of a row that one program keeps in registers
@@ -120,7 +136,8 @@ class _Printer:
             r = _power_of_two(self.row)
             x = max(1, min(8, 2048 // r)) if self.inner_is_contiguous() else max(1, min(64, 4096 // r))
             warps = min(16, max(1, r * x // 512))
-            return (Config(x, r, warps), Config(max(1, x // 2), r, warps), Config(x * 2, r, min(16, warps * 2)), Config(1, r, min(16, max(4, r // 1024))))
+            others = (Config(max(1, x // 2), r, warps), Config(x * 2, r, min(16, warps * 2)), Config(1, r, min(16, max(4, r // 1024))))
+            return (Config(x, r, warps), *others)
         return (Config(1, 2048, 8), Config(1, 4096, 16), Config(4, 512, 8), Config(16, 128, 8))
 
     def inner_is_contiguous(self) -> bool:
@@ -186,7 +203,7 @@ class _Printer:
 
     def reduce_block(self, reduction: Reduction, mask: str) -> None:
         value = self.value(reduction.value, mask)
-        identity = IDENTITY(reduction.op, reduction.dtype)
+        identity = IDENTITY(reduction.op, reduction.value.dtype if reduction.op in ("argmin", "argmax") else reduction.dtype)
         self.emit(f"{reduction.var} = {reduce_call(reduction.op, f'tl.where({mask}, {self.cast_text(value, reduction)}, {identity})', 'r')}")
         self.variables[reduction.var] = reduction.var
 
@@ -198,9 +215,10 @@ class _Printer:
     def looped(self, phase: Phase, extent: SizeLike, number: int) -> None:
         """Walks the row R elements at a time; partial results stand in [X, R] accumulators until the end."""
         for reduction in phase.reductions:
-            kind = "tl.int64" if reduction.op in ("argmin", "argmax") else TYPES[reduction.dtype]
-            self.emit(f"{reduction.var}_acc = tl.full([X, R], {IDENTITY(reduction.op, reduction.dtype)}, {TYPES[reduction.value.dtype] if kind == 'tl.int64' else kind})")
-            if kind == "tl.int64":
+            finds_place = reduction.op in ("argmin", "argmax")
+            kind = reduction.value.dtype if finds_place else reduction.dtype
+            self.emit(f"{reduction.var}_acc = tl.full([X, R], {IDENTITY(reduction.op, kind)}, {TYPES[kind]})")
+            if finds_place:
                 self.emit(f"{reduction.var}_at = tl.full([X, R], 9223372036854775807, tl.int64)")
         self.emit(f"for r0 in range(0, {self.size(extent)}, R):")
         self.indent += "    "
@@ -311,15 +329,13 @@ class _Printer:
             else:
                 computed.append(f"{self.value(coordinate, mask)} * {self.size(stride, True)}")
         text = " + ".join([self.size(total), *computed])
-        return f"p{self.pointers.index(buffer)} + ({text}) + {self.zeros()}" if self.is_uniform(total, computed) else f"p{self.pointers.index(buffer)} + ({text})"
+        spread = " + x * 0" if self.is_uniform(total, computed) else ""
+        return f"p{self.pointers.index(buffer)} + ({text}){spread}"
 
     def is_uniform(self, total: SizeLike, computed: list[str]) -> bool:
         """Whether an address is the same for the whole block, so that it must be spread to the block's shape."""
         axes = {a.name for a in self.outer} | {a.name for p in self.phases for a in p.inner}
         return not computed and not any(s.name in axes for s in sizes.symbols(total))
-
-    def zeros(self) -> str:
-        return "x * 0"
 
     def within(self, conditions: tuple[Condition, ...], then: Expr, other: Expr, mask: str) -> str:
         tests = " & ".join(f"(({self.size(c.left)}) >= 0) & (({self.size(c.left)}) < ({self.size(c.right)}))" for c in conditions)

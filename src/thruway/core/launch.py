@@ -109,6 +109,24 @@ Step = Allocate | View | Kernel | Call
 
 
 @dataclass(frozen=True, slots=True)
+class GpuKernel:
+    """A kernel compiled for a GPU, as `runtime.cuda` launches it: ceil(points / block) programs of `warps` warps with `shared` bytes
+    of shared memory. Arguments: a Kernel step's pointers, the address of the failure flag where `checks`, its sizes as 32-bit
+    integers (64-bit where `wide`), then `extra` null pointers that Triton's calling convention wants."""
+
+    symbol: str
+    cubin: bytes
+    entry: str
+    points: SizeLike
+    block: int
+    warps: int
+    shared: int
+    checks: bool
+    wide: bool
+    extra: int
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchList:
     """`derived` are steps that read weights and constants alone: run at the first call and again when a weight changed;
     `derived_slots` are what they leave for `steps`. `constants` are small tensors as (slot, spec, bytes)."""

@@ -1,0 +1,1 @@
+"""Launch on an NVIDIA GPU: kernels through the driver, library calls through torch, whole steps replayed as CUDA graphs."""
