@@ -171,6 +171,10 @@ class Builder:
         self.nodes.append(Update(root.name, tuple(axes), where, value, mode, self.origin))
         return self.written(x)
 
+    def here(self, x: Tensor) -> Load:
+        """The element of `x` at axes i0 … as it stands in its storage now."""
+        return Load(x.root.name, self.coordinates(x, axis_indices(x.rank)), x.dtype)
+
     def written(self, x: Tensor) -> Tensor:
         """The handle on `x` after its root has been written."""
         root = x.root
@@ -182,7 +186,7 @@ class Builder:
         """The view `x` read again from its root as it is now."""
         root = x.root
         plain = TensorMeta(x.sizes, contiguous_strides(x.sizes), x.dtype, x.meta.device)
-        copy = self.compute(plain, Load(root.name, self.coordinates(x, axis_indices(x.rank)), x.dtype), "now")
+        copy = self.compute(plain, self.here(x), "now")
         return replace(x, name=copy.name, version=self.versions.get(root.name, 0))
 
     def current(self, x: Tensor) -> Tensor:

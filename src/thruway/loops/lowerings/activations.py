@@ -93,8 +93,10 @@ def hardtanh(b: Builder, self: Tensor, min_val: float = -1, max_val: float = 1) 
 
 
 def log_sigmoid_forward(b: Builder, self: Tensor) -> tuple:
-    b.meta = b.meta[0]
-    return (activation(log_sigmoid)(b, self), b.temp((0,), like(0, operand(self, self.rank, self.dtype, False)), "buffer"))
+    """log sigmoid, and exp(-|x|), which its gradient wants."""
+    b.meta, buffer = b.meta
+    result = activation(log_sigmoid)(b, self)
+    return result, b.compute(buffer, op("exp", op("neg", op("abs", operand(self, self.rank, self.dtype, False)))), "buffer")
 
 
 def prelu(b: Builder, self: Tensor, weight: Tensor) -> Tensor:

@@ -18,6 +18,8 @@ def copy(b: Builder, self: Tensor, *more: object, **named: object) -> Tensor:
     """A fresh tensor with the elements of `self`, in the dtype and layout of the node's result."""
     if {self.dtype, b.out.dtype} & COMPLEX and self.dtype != b.out.dtype:
         raise Unsupported("TW505", "arithmetic on complex tensors in a generated kernel")
+    if self.meta.device != b.out.device:
+        raise Unsupported("TW515", "a copy between devices")
     return b.compute(b.out, load(self, axis_indices(self.rank)))
 
 
@@ -88,11 +90,7 @@ def constant_pad(b: Builder, self: Tensor, pad: Sequence[SizeLike], value: objec
         if before != 0 or after != 0:
             conditions.append(Condition(index[dim], self.sizes[dim]))
     fill = _constant(0 if value is None else value, self)
-    return b.compute(b.out, within(tuple(conditions), load_at(self, index), fill))
-
-
-def load_at(x: Tensor, index: Sequence[SizeLike]) -> Expr:
-    return load(x, index)
+    return b.compute(b.out, within(tuple(conditions), load(self, index), fill))
 
 
 def pad(b: Builder, self: Tensor, pad: Sequence[SizeLike], mode: str = "constant", value: float | None = None) -> Tensor:

@@ -39,11 +39,13 @@ def number(x: bool | int | float, common: str, exact: bool = True) -> Expr:
 
 
 def elementwise(b: Builder, build: Callable[..., Expr], operands: Sequence[Operand], common: str, out: str = "", exact: bool = False) -> Tensor:
-    """A Compute of `build(*operands)` in `common`'s arithmetic, laid out as the node's result, with dtype `out` or its own."""
+    """A Compute of `build(*operands)` in `common`'s arithmetic, laid out as the node's result, with dtype `out` or its own.
+    `exact`: the last operand, where a number or 0-dimensional, is not rounded to `common` first (measured: mul, div, lerp)."""
     if common in COMPLEX:
         raise Unsupported("TW505", "arithmetic on complex tensors in a generated kernel")
     rank = len(b.out.sizes)
-    value = build(*[operand(x, rank, common, exact) for x in operands])
+    last = len(operands) - 1
+    value = build(*[operand(x, rank, common, exact and k == last) for k, x in enumerate(operands)])
     meta = b.out if b.out.dtype else replace(b.out, dtype=out or common)
     return b.compute(meta, cast(value, out or common))
 

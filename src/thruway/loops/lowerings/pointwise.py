@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from thruway.core.dtypes import FLOATS, INTEGERS, LOW_FLOATS
+from thruway.core.dtypes import FLOATS, INTEGERS
 from thruway.core.sizes import Size
 from thruway.loops.builder import Builder, Tensor, load_broadcast
 from thruway.loops.expressions import cast, op, where
 from thruway.loops.ir import CheckIndex, Expr, Literal
-from thruway.loops.lowerings.elementwise import Operand, common_type, elementwise, float_type, number
+from thruway.loops.lowerings.elementwise import Operand, common_type, elementwise, float_type, operand
 
 
 def like(value: float, x: Expr) -> Literal:
@@ -95,9 +95,9 @@ def _plus(b: Builder, self: Operand, other: Operand, alpha: float | Size) -> Ten
             return op("or", x, y) if alpha else x
         if type(alpha) is not Size and alpha in (1, -1):
             return op("add" if alpha == 1 else "sub", x, y)
-        scale = number(alpha, common)
+        scale = operand(alpha, 0, common, False)
         return op("fma", y, scale, x) if common in FLOATS else op("add", x, op("mul", y, scale))
-    return elementwise(b, build, (self, other), common, exact=True)
+    return elementwise(b, build, (self, other), common)
 
 
 def div_mode(b: Builder, self: Operand, other: Operand, rounding_mode: str | None = None) -> Tensor:
@@ -159,9 +159,9 @@ _POWERS = _INTEGER_POWERS | {
 
 
 def _rounding_each(shortcut: Callable[[Expr, Callable], Expr], common: str) -> Callable[[Expr], Expr]:
-    """The shortcut with every step rounded to `common`, as eager's bf16 and fp16 vectors do."""
+    """The shortcut; eager's bf16 vectors round every step of it, its fp16 vectors do not."""
     def rounded(x: Expr) -> Expr:
-        return cast(cast(x, common), x.dtype) if common in LOW_FLOATS else x
+        return cast(cast(x, common), x.dtype) if common == "bfloat16" else x
     return lambda x: shortcut(x, rounded)
 
 
