@@ -95,6 +95,11 @@ class TraceMode(TorchDispatchMode):
         data_dependent(op._name)
 
     def adopt(self, t: torch.Tensor) -> TraceTensor:
+        """What stands for a real tensor that an operator is given."""
+        return from_tensor(t)
+
+    def literal(self, t: torch.Tensor) -> TraceTensor:
+        """What stands for the tensor that torch.tensor(...) makes."""
         return from_tensor(t)
 
 
@@ -107,7 +112,7 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
     if traits.composite and rule_for(op) is None:
         return _take_apart(op, args, kwargs, mode)
     if name == "aten::lift_fresh":
-        return mode.adopt(args[0]) if mode else from_tensor(args[0])
+        return mode.literal(args[0]) if mode else from_tensor(args[0])
     if traits.changes_metadata:
         return _change_metadata(op, traits, args, kwargs, mode)
     args = tuple([_adopt(a, mode) for a in args])

@@ -1,0 +1,302 @@
+"""`functionalize`: from eager's program, operator by operator, to the room's conventions on writes.
+
+Takes a graph whose nodes run in order with eager's meaning (in-place operators, out=, views). Gives one where whole overwrites of
+fresh tensors are functional; writes to inputs and partial writes stay in place, in order; and every read sees the right version,
+through views that stand behind the last write. Afterwards an in-place node has no users.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+
+from thruway.core.errors import Unsupported
+from thruway.graph.aliases import CONSTANT, FRESH, Place, functional_form, node_traits, place_nodes, root_kind, written_arguments
+from thruway.shapes.infer import infer
+from thruway.shapes.meta import TensorMeta
+from thruway.shapes.names import torch_dtype
+from thruway.shapes.refuse import METADATA_MUTATION
+
+aten = torch.ops.aten
+
+# In-place operators that leave some elements as they were.
+PARTIAL = frozenset({
+    "aten::index_put_", "aten::_index_put_impl_", "aten::index_copy_", "aten::index_add_", "aten::index_fill_", "aten::scatter_",
+    "aten::scatter_add_", "aten::scatter_reduce_", "aten::masked_scatter_", "aten::put_", "aten::index_reduce_", "aten::fill_diagonal_",
+})
+
+
+@dataclass(slots=True)
+class Storage:
+    """One storage while the new graph is written: the node that holds it now, and how often it was written."""
+
+    kind: str
+    node: Node
+    version: int = 0
+
+
+@dataclass(slots=True)
+class Rewriter:
+    graph: Graph
+    places: dict[Node, Place]
+    values: dict[Node, Node] = field(default_factory=dict)                  # old node that owns no storage → new node
+    storages: dict[Node, Storage] = field(default_factory=dict)             # old root → its storage
+    views: dict[tuple[Node, int], Node] = field(default_factory=dict)       # old view at a version → new node
+
+    def now(self, old: Node) -> Node:
+        """The new node that holds what `old` holds at this place in the order."""
+        place = self.places.get(old)
+        if place is None:
+            return self.values[old]
+        storage = self.storages[place.root]
+        if place.parent is None:
+            return storage.node
+        traits = node_traits(old)
+        if traits is not None and traits.inplace:
+            return self.now(place.parent)
+        key = (old, storage.version)
+        if key not in self.views:
+            parent = self.now(place.parent)
+            self.views[key] = self._copy(old, lambda n: parent if n is place.parent else self.now(n))
+        return self.views[key]
+
+    def _copy(self, old: Node, mapped) -> Node:
+        new = self.graph.node_copy(old)
+        new.args, new.kwargs = map_arg(old.args, mapped), map_arg(old.kwargs, mapped)
+        return new
+
+    def emit(self, like: Node, op: OpOverload, args: tuple, kwargs: dict | None = None, value: object = None) -> Node:
+        """A further node for the user's line of `like`; its value is inferred where none is given."""
+        node = self.graph.call_function(op, args, kwargs or {})
+        node.meta["line"] = like.meta.get("line")
+        node.meta["value"] = infer(op, _metas(args), _metas(kwargs or {})) if value is None else value
+        return node
+
+    def keep(self, old: Node) -> None:
+        """A node without writes: a view is made now for the reader's sake, anything else is copied."""
+        place = self.places.get(old)
+        if place is not None and place.parent is not None:
+            self.now(old)
+            return
+        new = self._copy(old, self.now)
+        if place is None:
+            self.values[old] = new
+        else:
+            self.storages[old] = Storage(root_kind(old), new)
+
+    def write(self, old: Node) -> None:
+        """A node with writes: functional where it overwrites a whole fresh tensor, else kept in place."""
+        traits = node_traits(old)
+        targets = written_arguments(old)
+        if traits.outs:
+            return self._write_outs(old, targets)
+        if traits.inplace and len(targets) == 1 and old.target._schema.name not in PARTIAL and self._overwrite(old, targets[0]):
+            return
+        for target in targets:
+            self._own(target)
+        new = self._copy(old, self.now)
+        self.values[old] = new
+        for target in targets:
+            self._advance(target)
+        if not traits.inplace and isinstance(old.meta["value"], TensorMeta):
+            self.storages[old] = Storage(FRESH, new)
+
+    def _advance(self, target: Node) -> None:
+        self.storages[self.places[target].root].version += 1
+
+    def _own(self, target: Node) -> None:
+        """A literal is cloned before it is written."""
+        storage = self.storages[self.places[target].root]
+        if storage.kind == CONSTANT:
+            storage.node, storage.kind = self.emit(target, aten.clone.default, (storage.node,)), FRESH
+            storage.version += 1
+
+    def _overwrite(self, old: Node, target: Node) -> bool:
+        """The functional form of in-place `old`, where its target is all of a fresh storage."""
+        op = functional_form(old.target)
+        storage = self.storages[self.places[target].root]
+        if op is None or storage.kind not in (FRESH, CONSTANT) or not self._covers(target):
+            return False
+        made = self._try(old, op, map_arg(old.args, self.now), map_arg(dict(old.kwargs), self.now))
+        return made is not None and self._become(old, target, made)
+
+    def _try(self, old: Node, op: OpOverload, args: tuple, kwargs: dict) -> Node | None:
+        try:
+            return self.emit(old, op, args, kwargs)
+        except Unsupported:
+            return None
+
+    def _become(self, old: Node, target: Node, made: Node) -> bool:
+        """`made` is the new contents of `target`; False where its layout is not the target's."""
+        wanted = target.meta["value"]
+        if made.meta["value"].dtype != wanted.dtype:
+            made = self.emit(old, aten._to_copy.default, (made,), {"dtype": torch_dtype(wanted.dtype)})
+        whole = made if same_layout(made.meta["value"], wanted) else None
+        node = target
+        while whole is not None and self.places[node].parent is not None:
+            whole = self._undo(old, node, whole)
+            node = self.places[node].parent
+        if whole is None:
+            return False
+        storage = self.storages[node]
+        storage.node, storage.kind = whole, FRESH
+        storage.version += 1
+        if node is not target:
+            self.views[_view_of(target, self.places), storage.version] = made
+        return True
+
+    def _covers(self, target: Node) -> bool:
+        """Whether the views from the root to `target` each hold every element of the one before, once."""
+        node = target
+        while (parent := self.places[node].parent) is not None:
+            if not is_bijective(node):
+                return False
+            node = parent
+        return True
+
+    def _undo(self, old: Node, view: Node, value: Node) -> Node | None:
+        """`value`, which has the layout of `view`, as its parent is laid out."""
+        parent = self.places[view].parent
+        wanted = parent.meta["value"]
+        inverse = inverse_view(view)
+        if inverse is None:
+            return value
+        made = self._try(old, inverse[0], (value, *map_arg(inverse[1], self.now)), {})
+        return made if made is not None and same_layout(made.meta["value"], wanted) else None
+
+    def _write_outs(self, old: Node, targets: list[Node]) -> None:
+        """out=: the functional result takes the place of a fresh tensor, or is copied into it."""
+        op = functional_form(old.target)
+        if op is None:
+            raise Unsupported("TW501", f"{old.target} has no form without out=")
+        kwargs = {k: v for k, v in old.kwargs.items() if k not in node_traits(old).outs}
+        made = self.emit(old, op, map_arg(old.args, self.now), map_arg(kwargs, self.now))
+        for i, target in enumerate(targets):
+            one = made
+            if isinstance(made.meta["value"], (tuple, list)):
+                one = self.emit(old, operator.getitem, (made, i), value=made.meta["value"][i])
+            self._store(old, target, one)
+
+    def _store(self, old: Node, target: Node, made: Node) -> None:
+        storage = self.storages[self.places[target].root]
+        before = target.meta["value"]
+        if before.sizes != made.meta["value"].sizes:
+            if self.places[target].parent is not None or storage.kind != FRESH:
+                raise Unsupported(METADATA_MUTATION, "out= resizes an input or a view")
+            storage.node = self._cast(old, made, before.dtype)
+            storage.version += 1
+        elif storage.kind != FRESH or not self._covers(target) or not self._become(old, target, made):
+            self._own(target)
+            self.emit(old, aten.copy_.default, (self.now(target), made))
+            self._advance(target)
+
+    def _cast(self, old: Node, made: Node, dtype: str) -> Node:
+        if made.meta["value"].dtype == dtype:
+            return made
+        return self.emit(old, aten._to_copy.default, (made,), {"dtype": torch_dtype(dtype)})
+
+    def finish(self, old: Node) -> None:
+        """The output; a literal that leaves is cloned, so that the caller may write it."""
+        for node in old.all_input_nodes:
+            if node in self.places:
+                self._own(node)
+        self.graph.output(map_arg(old.args[0], self.now))
+
+
+def functionalize(graph: Graph) -> Graph:
+    """A new graph; `graph` is left as it was."""
+    rewriter = Rewriter(Graph(), place_nodes(graph))
+    for node in graph.nodes:
+        if node.op == "output":
+            rewriter.finish(node)
+        elif node.op == "call_function" and (traits := node_traits(node)) is not None and traits.writes:
+            rewriter.write(node)
+        else:
+            rewriter.keep(node)
+    mark_written_weights(rewriter.graph)
+    drop_unread(rewriter.graph)
+    return rewriter.graph
+
+
+def mark_written_weights(graph: Graph) -> None:
+    """A placeholder that the graph writes is no weight."""
+    places = place_nodes(graph)
+    for node in graph.nodes:
+        for target in written_arguments(node):
+            places[target].root.meta["weight"] = False
+
+
+def drop_unread(graph: Graph) -> None:
+    """Removes functional nodes and views that nothing reads. Writes and random operators stay."""
+    for node in reversed(list(graph.nodes)):
+        if node.op in ("call_function", "get_attr") and not node.users and not has_effect(node):
+            graph.erase_node(node)
+
+
+def has_effect(node: Node) -> bool:
+    traits = node_traits(node)
+    return traits is not None and (bool(traits.writes) or traits.random)
+
+
+def same_layout(a: TensorMeta, b: TensorMeta) -> bool:
+    return (a.sizes, a.strides, a.dtype, a.device) == (b.sizes, b.strides, b.dtype, b.device)
+
+
+def is_bijective(view: Node) -> bool:
+    """Whether a view node holds each element of its parent exactly once."""
+    traits = node_traits(view)
+    if traits is not None and traits.inplace:
+        return True
+    if view.target is operator.getitem or not isinstance(view.meta["value"], TensorMeta):
+        return False
+    return view.target in _ALWAYS or _same_extent(view)
+
+
+_ALWAYS = frozenset({aten.view.default, aten.permute.default, aten.transpose.int, aten.t.default, aten.unsqueeze.default, aten.squeeze.default,
+                     aten.squeeze.dim, aten.squeeze.dims, aten.alias.default, aten.detach.default, aten._reshape_alias.default})
+
+
+def _same_extent(view: Node) -> bool:
+    """A slice or expand that changes nothing."""
+    parent = view.args[0].meta["value"]
+    return view.target in (aten.slice.Tensor, aten.expand.default) and same_layout(parent, view.meta["value"])
+
+
+def inverse_view(view: Node) -> tuple[OpOverload, tuple] | None:
+    """The operator and further arguments that lead from a bijective view's layout back to its parent's; None where they are equal."""
+    parent = view.args[0].meta["value"]
+    traits = node_traits(view)
+    if (traits is not None and traits.inplace) or same_layout(parent, view.meta["value"]):
+        return None
+    match view.target:
+        case aten.permute.default:
+            order = [d % len(parent.sizes) for d in view.args[1]]
+            return aten.permute.default, ([order.index(d) for d in range(len(order))],)
+        case aten.transpose.int:
+            return aten.transpose.int, view.args[1:]
+        case aten.t.default:
+            return aten.t.default, ()
+        case _:
+            return aten.view.default, (list(parent.sizes),)
+
+
+def _view_of(target: Node, places: dict[Node, Place]) -> Node:
+    """`target`, or what it stands for where it is the result of an in-place operator."""
+    while (traits := node_traits(target)) is not None and traits.inplace:
+        target = places[target].parent
+    return target
+
+
+def _metas(value: object) -> object:
+    if isinstance(value, Node):
+        return value.meta["value"]
+    if isinstance(value, (list, tuple)):
+        return type(value)(_metas(v) for v in value)
+    if isinstance(value, dict):
+        return {k: _metas(v) for k, v in value.items()}
+    return value

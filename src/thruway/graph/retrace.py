@@ -1,0 +1,247 @@
+"""`retrace`: the captured torch-level graph, run once over TraceTensors, becomes a functional ATen graph under the room's conventions.
+
+It runs below autograd, so composite operators that have a rule of ours stay whole and torch's own composite kernels take the others
+apart. What is recorded is eager's program, operator by operator; `functionalize` then removes the writes that need not stay.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from thruway.core.errors import Unsupported, UserLine
+from thruway.core.sizes import SizeLike
+from thruway.graph.evaluate import constant_node
+from thruway.graph.functionalize import functionalize
+from thruway.shapes.meta import TensorMeta
+from thruway.shapes.refuse import METADATA_MUTATION, refuse
+from thruway.shapes.trace_tensor import TraceMode, TraceTensor, from_meta, meta_of
+from thruway.shapes.traits import Traits
+
+# In-place metadata operators and the view that gives the same tensor.
+VIEWS_FOR = {
+    "aten::t_": "t", "aten::transpose_": "transpose.int", "aten::squeeze_": "squeeze.default", "aten::squeeze_.dim": "squeeze.dim",
+    "aten::squeeze_.dims": "squeeze.dims", "aten::unsqueeze_": "unsqueeze.default", "aten::as_strided_": "as_strided.default",
+    "aten::swapdims_": "transpose.int", "aten::swapaxes_": "transpose.int",
+}
+
+
+class Recorder(TraceMode):
+    """Writes every operator into `graph`. `lift` says whether a foreign tensor becomes a further placeholder (else a constant)."""
+
+    def __init__(self, graph: Graph, lift: bool = False):
+        super().__init__()
+        self.graph = graph
+        self.lift = lift
+        self.line: UserLine | None = None
+        self.lifted: list[torch.Tensor] = []
+        self._foreign: dict[int, TraceTensor] = {}
+        self._constants: dict[tuple, Node] = {}
+
+    def place(self, meta: TensorMeta, name: str, weight: bool) -> TraceTensor:
+        """A placeholder and the TraceTensor that stands for it."""
+        node = self.graph.placeholder(name)
+        node.meta.update(value=meta, line=None, weight=weight)
+        return _bind(from_meta(meta), node)
+
+    def record(self, op: OpOverload, traits: Traits, args: tuple, kwargs: dict, result: object) -> None:
+        if traits.changes_metadata:
+            return self._record_metadata_change(op, args, kwargs)
+        if op is torch.ops.aten.batch_norm.default and args[5]:
+            refuse("batch norm in training mode")
+        node = self.graph.call_function(op, _to_nodes(args), {k: _to_nodes(v) for k, v in kwargs.items() if v is not None})
+        self._finish(node, result, not traits.writes)
+
+    def _finish(self, node: Node, result: object, binds: bool) -> None:
+        node.meta["line"] = self.line
+        node.meta["value"] = _values(result)
+        if not binds:
+            return
+        if isinstance(result, TraceTensor):
+            _bind(result, node)
+        elif isinstance(result, (tuple, list)):
+            for i, one in enumerate(result):
+                if isinstance(one, TraceTensor):
+                    self._item(node, i, one)
+
+    def _item(self, node: Node, index: int, one: TraceTensor) -> None:
+        item = self.graph.call_function(operator.getitem, (node, index))
+        item.meta.update(line=self.line, value=one._meta)
+        _bind(one, item)
+
+    def _record_metadata_change(self, op: OpOverload, args: tuple, kwargs: dict) -> None:
+        target = args[0]
+        if op._name == "aten::detach_":
+            return
+        if target._node.op == "placeholder" or op._name not in VIEWS_FOR:
+            if target._meta == target._node.meta["value"]:
+                return                                       # a resize_ to the sizes it has
+            raise Unsupported(METADATA_MUTATION, f"{op._name} changes the sizes or storage of a tensor", "make a new tensor instead")
+        packet, _, overload = VIEWS_FOR[op._name].partition(".")
+        view = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        self._finish(self.graph.call_function(view, _to_nodes(args), _to_nodes(kwargs)), target, True)
+
+    def adopt(self, t: torch.Tensor) -> TraceTensor:
+        """A foreign tensor: a literal becomes a constant; under `lift` another placeholder, one per tensor object."""
+        if id(t) in self._foreign:
+            return self._foreign[id(t)]
+        if not self.lift:
+            return self._constant(t)
+        meta = meta_of(t)
+        last = next((n for n in reversed(self.graph.nodes) if n.op == "placeholder"), None)
+        with self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(next(iter(self.graph.nodes), None)):
+            made = self.place(meta, f"lifted_{len(self.lifted)}", isinstance(t, torch.nn.Parameter))
+        self.lifted.append(t)
+        self._foreign[id(t)] = made
+        return made
+
+    def literal(self, t: torch.Tensor) -> TraceTensor:
+        return self._constant(t)
+
+    def _constant(self, t: torch.Tensor) -> TraceTensor:
+        """Equal literals share a node; a 0-dim one is `full`, so that it fuses."""
+        meta = meta_of(t)
+        with torch._C._DisableTorchDispatch():
+            if not meta.sizes:
+                key = (meta.dtype, meta.device, repr(t.item()))
+            else:
+                key = (meta, t.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy().tobytes())
+        node = self._constants.get(key) or self._make_constant(t, meta)
+        self._constants[key] = node
+        return _bind(from_meta(meta), node)
+
+    def _make_constant(self, t: torch.Tensor, meta: TensorMeta) -> Node:
+        if meta.sizes:
+            node = constant_node(self.graph, f"constant_{len(self._constants)}", t.detach())
+        else:
+            with torch._C._DisableTorchDispatch():
+                value = t.item()
+            node = self.graph.call_function(torch.ops.aten.full.default, ([], value), {"dtype": t.dtype, "device": t.device})
+        node.meta.update(value=meta, line=self.line)
+        return node
+
+
+def retrace(graph_module: GraphModule, metas: Sequence[TensorMeta | SizeLike], weights: Sequence[bool]) -> Graph:
+    """The ATen graph of `graph_module` for inputs of these metadata, without gradients. One placeholder per meta, in order."""
+    graph = Graph()
+    recorder = Recorder(graph)
+    names = [n.target for n in graph_module.graph.nodes if n.op == "placeholder"]
+    inputs = [_input(recorder, meta, name, weight) for meta, name, weight in zip(metas, names, weights)]
+    with _below_autograd(recorder):
+        outputs = run_captured(graph_module, inputs, recorder)
+    return _close(graph, outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Retraced:
+    """`lifted` are tensors that the callable reached by itself; they are the graph's last placeholders. `structure` is what it
+    returned, with indices into the flat outputs in place of tensors."""
+
+    graph: Graph
+    lifted: tuple[torch.Tensor, ...]
+    structure: object
+
+
+def retrace_callable(fn: Callable[..., object], metas: Sequence[object]) -> Retraced:
+    """`fn` run over TraceTensors of `metas` (other values pass as they are)."""
+    graph = Graph()
+    recorder = Recorder(graph, lift=True)
+    inputs = [_input(recorder, m, f"arg_{i}", False) if isinstance(m, TensorMeta) else m for i, m in enumerate(metas)]
+    outputs: list[object] = []
+    with _below_autograd(recorder):
+        structure = _flatten(fn(*inputs), outputs)
+    return Retraced(_close(graph, tuple(outputs)), tuple(recorder.lifted), structure)
+
+
+def _flatten(value: object, outputs: list[object]) -> object:
+    if isinstance(value, torch.Tensor):
+        outputs.append(value)
+        return len(outputs) - 1
+    if isinstance(value, (tuple, list)):
+        return [_flatten(v, outputs) for v in value]
+    if isinstance(value, dict):
+        return {k: _flatten(v, outputs) for k, v in value.items()}
+    return value
+
+
+def _input(recorder: Recorder, meta: TensorMeta | SizeLike, name: str, weight: bool) -> object:
+    if isinstance(meta, TensorMeta):
+        plain = TensorMeta(meta.sizes, meta.strides, meta.dtype, meta.device, False, meta.offset)
+        return recorder.place(plain, name, weight)
+    node = recorder.graph.placeholder(name)
+    node.meta.update(value=meta, line=None, weight=False)
+    return meta
+
+
+def _below_autograd(recorder: Recorder) -> ExitStack:
+    stack = ExitStack()
+    stack.enter_context(torch.no_grad())
+    stack.enter_context(torch._C._AutoDispatchBelowAutograd())
+    stack.enter_context(recorder)
+    return stack
+
+
+def run_captured(module: GraphModule, inputs: Sequence[object], recorder: Recorder) -> tuple[object, ...]:
+    """The captured graph over `inputs`; each operator is recorded under the line of the captured node that calls it."""
+    remaining = list(inputs)
+    values: dict[Node, object] = {}
+    for node in module.graph.nodes:
+        recorder.line = node.meta.get("line")
+        args, kwargs = map_arg(node.args, values.__getitem__), map_arg(node.kwargs, values.__getitem__)
+        match node.op:
+            case "placeholder":
+                values[node] = remaining.pop(0)
+            case "get_attr":
+                values[node] = _attribute(module, node.target)
+            case "call_function":
+                values[node] = node.target(*args, **kwargs)
+            case "call_method":
+                values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+            case "call_module":
+                values[node] = _attribute(module, node.target)(*args, **kwargs)
+            case "output":
+                return args[0] if isinstance(args[0], (tuple, list)) else (args[0],)
+            case _:
+                raise ValueError(f"not a node of a captured graph: {node.format_node()}")
+    raise ValueError("a captured graph without an output node")
+
+
+def _attribute(module: object, path: str) -> object:
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def _close(graph: Graph, outputs: Sequence[object]) -> Graph:
+    graph.output(tuple(_to_nodes(o) for o in outputs))
+    return functionalize(graph)
+
+
+def _bind(t: TraceTensor, node: Node) -> TraceTensor:
+    t._node = node
+    return t
+
+
+def _to_nodes(value: object) -> object:
+    if isinstance(value, TraceTensor):
+        return value._node
+    if isinstance(value, (list, tuple)):
+        return [_to_nodes(v) for v in value] if isinstance(value, list) else tuple(_to_nodes(v) for v in value)
+    if isinstance(value, dict):
+        return {k: _to_nodes(v) for k, v in value.items()}
+    return value
+
+
+def _values(result: object) -> object:
+    if isinstance(result, TraceTensor):
+        return result._meta
+    if isinstance(result, (list, tuple)):
+        return tuple(_values(r) for r in result)
+    return result
