@@ -56,8 +56,7 @@ class Rewriter:
         storage = self.storages[place.root]
         if place.parent is None:
             return storage.node
-        traits = node_traits(old)
-        if traits is not None and traits.inplace:
+        if _is_same_tensor(old):
             return self.now(place.parent)
         key = (old, storage.version)
         if key not in self.views:
@@ -146,7 +145,7 @@ class Rewriter:
         storage = self.storages[node]
         storage.node, storage.kind = whole, FRESH
         storage.version += 1
-        if node is not target:
+        if self.places[_view_of(target, self.places)].parent is not None:
             self.views[_view_of(target, self.places), storage.version] = made
         return True
 
@@ -201,11 +200,20 @@ class Rewriter:
         return self.emit(old, aten._to_copy.default, (made,), {"dtype": torch_dtype(dtype)})
 
     def finish(self, old: Node) -> None:
-        """The output; a literal that leaves is cloned, so that the caller may write it."""
+        """The output. A literal that leaves is cloned, so that the caller may write it; an alias stays one where the tensor it
+        aliases can be told from it."""
         for node in old.all_input_nodes:
             if node in self.places:
                 self._own(node)
-        self.graph.output(map_arg(old.args[0], self.now))
+        given: set[Node] = set()
+        outputs = []
+        for one in old.args[0]:
+            node = self.now(one) if isinstance(one, Node) else one
+            if isinstance(one, Node) and one.target in _ALIASES and (node.op == "placeholder" or node in given):
+                node = self.emit(one, aten.alias.default, (node,))
+            given.add(node)
+            outputs.append(node)
+        self.graph.output(tuple(outputs))
 
 
 def functionalize(graph: Graph) -> Graph:
@@ -247,18 +255,24 @@ def same_layout(a: TensorMeta, b: TensorMeta) -> bool:
     return (a.sizes, a.strides, a.dtype, a.device) == (b.sizes, b.strides, b.dtype, b.device)
 
 
+def _is_same_tensor(node: Node) -> bool:
+    """The result of an in-place operator, or a plain alias: nothing but its parent."""
+    traits = node_traits(node)
+    return traits is not None and (traits.inplace or node.target in _ALIASES)
+
+
 def is_bijective(view: Node) -> bool:
     """Whether a view node holds each element of its parent exactly once."""
-    traits = node_traits(view)
-    if traits is not None and traits.inplace:
+    if _is_same_tensor(view):
         return True
     if view.target is operator.getitem or not isinstance(view.meta["value"], TensorMeta):
         return False
     return view.target in _ALWAYS or _same_extent(view)
 
 
+_ALIASES = frozenset({aten.alias.default, aten.detach.default})
 _ALWAYS = frozenset({aten.view.default, aten.permute.default, aten.transpose.int, aten.t.default, aten.unsqueeze.default, aten.squeeze.default,
-                     aten.squeeze.dim, aten.squeeze.dims, aten.alias.default, aten.detach.default, aten._reshape_alias.default})
+                     aten.squeeze.dim, aten.squeeze.dims, aten._reshape_alias.default})
 
 
 def _same_extent(view: Node) -> bool:
@@ -270,8 +284,7 @@ def _same_extent(view: Node) -> bool:
 def inverse_view(view: Node) -> tuple[OpOverload, tuple] | None:
     """The operator and further arguments that lead from a bijective view's layout back to its parent's; None where they are equal."""
     parent = view.args[0].meta["value"]
-    traits = node_traits(view)
-    if (traits is not None and traits.inplace) or same_layout(parent, view.meta["value"]):
+    if _is_same_tensor(view) or same_layout(parent, view.meta["value"]):
         return None
     match view.target:
         case aten.permute.default:
@@ -286,8 +299,8 @@ def inverse_view(view: Node) -> tuple[OpOverload, tuple] | None:
 
 
 def _view_of(target: Node, places: dict[Node, Place]) -> Node:
-    """`target`, or what it stands for where it is the result of an in-place operator."""
-    while (traits := node_traits(target)) is not None and traits.inplace:
+    """`target`, or what it stands for where it is the result of an in-place operator or an alias."""
+    while _is_same_tensor(target):
         target = places[target].parent
     return target
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
 from thruway.core.errors import Unsupported
@@ -24,7 +23,7 @@ def infer_by_meta_kernel(op: torch._ops.OpOverload, args: tuple[object, ...], kw
             device[:] = [m.device]
         return torch.empty_strided(m.sizes, m.strides, dtype=torch_dtype(m.dtype), device="meta")
 
-    with _disable_current_modes(), torch._C._DisableTorchDispatch():
+    with torch._C._DisableTorchDispatch():
         meta_args, meta_kwargs = tree_map_only(TensorMeta, tensor, (args, dict(kwargs)))
         if "device" in meta_kwargs:
             device[:] = [device_name(meta_kwargs["device"] or "cpu")]

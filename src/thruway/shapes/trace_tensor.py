@@ -75,6 +75,10 @@ class TraceMode(TorchDispatchMode):
     # The slot of fake-tensor modes: torch then initialises no device for factories, so "cuda" works without a GPU.
     _mode_key = torch._C._TorchDispatchModeKey.FAKE
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False        # else torch wraps __torch_dispatch__ in a function that imports torch._dynamo
+
     def __enter__(self):
         self._lifts_before = torch._C._only_lift_cpu_tensors()
         torch._C._set_only_lift_cpu_tensors(True)       # torch.tensor(..., device="cuda") then comes as a CPU constant and a copy
