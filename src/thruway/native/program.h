@@ -1,0 +1,61 @@
+/* A Program is one launch list whose sizes are numbers, flattened by Python (runtime/cpu/flatten.py) and run by C. A step is a
+   row below, a slot is an index into a Frame.
+
+   A Frame holds what one running call needs: addresses and tensor objects per slot. Those of arena, constants and derived
+   values are filled once, when `make_frame` (Python) builds the frame; frames wait in a pool, so threads and re-entry are normal. */
+#ifndef TW_PROGRAM_H
+#define TW_PROGRAM_H
+#include "core.h"
+#include "tensor.h"
+
+enum { KERNEL, FRESH, VIEW, CALL, SHIM, DROP };
+enum { CONSTANT, SLOT, LIST };
+
+typedef int (*KernelFunction)(void **pointers, const long long *sizes);
+
+typedef struct Numbers { Py_ssize_t count; int64_t *at; } Numbers;
+
+typedef struct { Numbers sizes, strides; int dtype, device; } Layout;
+
+typedef struct Argument { int kind; Py_ssize_t slot; PyObject *constant; Py_ssize_t count; struct Argument *items; } Argument;
+
+typedef struct { KernelFunction function; PyObject *name; Numbers slots, sizes, bumps; int releases, writes; } KernelStep;
+typedef struct { Py_ssize_t slot; Layout layout; } FreshStep;
+typedef struct { Py_ssize_t slot, base, bytes, elements; int object, leaves; Layout layout; PyObject *sizes, *strides; } ViewStep;
+typedef struct { PyObject *callable, *keywords; Py_ssize_t count; Argument *arguments; Numbers outs; Layout *expected; int writes; } CallStep;
+typedef struct { void *function; Numbers slots; double scalars[2]; int writes; } ShimStep;
+
+typedef struct {
+    int kind;
+    union { KernelStep kernel; FreshStep fresh; ViewStep view; CallStep call; ShimStep shim; Numbers drop; };
+} Step;
+
+typedef struct Frame {
+    struct Frame *next;
+    PyObject *keep, *derived;       /* what make_frame gave, and the derived values it was made from */
+    void **address, **pointers;     /* per slot; scratch for one kernel's pointers */
+    PyObject **object;              /* per slot: inputs are borrowed, all others owned */
+} Frame;
+
+typedef struct Block { struct Block *next; } Block;
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t slots, inputs, count, most_pointers;
+    Numbers outputs, read_inputs, per_call;
+    Step *steps;
+    int calls_torch;                /* grad mode goes off around the steps */
+    PyObject *make_frame, *references;
+    Block *blocks;
+    Frame *pool;
+    int pooled;
+} Program;
+
+extern PyTypeObject tw_program_type;
+extern PyObject *tw_as_strided, *tw_bump_version; /* NULL until bind_launch */
+
+Frame *tw_lease(Program *p, PyObject *derived); /* NULL with an exception */
+void tw_give_back(Program *p, Frame *f);
+PyObject *tw_run_program(Program *p, PyObject *const *inputs, PyObject *derived); /* tuple of outputs; derived may be NULL */
+int tw_is_binding_ready(void);                  /* else an exception is set */
+#endif

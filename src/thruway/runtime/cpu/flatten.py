@@ -1,0 +1,130 @@
+"""Flattens a concrete launch list to the rows that native/program.c reads: steps as tuples, tensors as slots, code as addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+import torch
+
+from thruway.core.errors import Unsupported
+from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot, SlotRef, Step, TensorSpec, View
+from thruway.core.dtypes import ITEMSIZE
+from thruway.native.probe import device_code, dtype_code
+from thruway.runtime.cpu.launch import written_inputs
+from thruway.runtime.cpu.tensors import byte_span, make_arena, make_constants, persistent_tensors
+from thruway.runtime.evaluate import slots_in
+from thruway.runtime.lifetime import PERSISTENT, Slots, examine
+from thruway.runtime.resolve import Code, address_of, dtype_of
+
+KERNEL, FRESH, VIEW, CALL, SHIM, DROP = range(6)
+CONSTANT, SLOT, LIST = range(3)
+RELEASE_BYTES = 1 << 20                      # kernels that touch more let other Python threads run
+# Matrix products that the C shim offers below the dispatcher, at a third of the cost of calling the operator: (function, tensors, takes scalars)
+SHIMS = {
+    "aten::mm.out": ("aoti_torch_cpu_mm_out", 2),
+    "aten::bmm.out": ("aoti_torch_cpu_bmm_out", 2),
+    "aten::addmm.out": ("aoti_torch_cpu_addmm_out", 3),
+    "aten::baddbmm.out": ("aoti_torch_cpu_baddbmm_out", 3),
+}
+Row = tuple[object, ...]
+
+
+def native_program(core: ModuleType, launch: LaunchList, code: Code):
+    """The native Program of a concrete launch list."""
+    slots = examine(launch)
+    rows: list[Row] = []
+    for i, step in enumerate(launch.steps):
+        rows += _rows(step, launch, slots, code)
+        if slots.drops[i]:
+            rows.append((DROP, slots.drops[i]))
+    return core.Program(
+        slots=launch.slots,
+        inputs=len(launch.inputs),
+        steps=tuple(rows),
+        outputs=launch.outputs,
+        read_inputs=_read_inputs(launch, slots),
+        per_call=tuple(slot for slot in range(launch.slots) if slots.is_per_call(slot)),
+        make_frame=_frame_maker(launch, slots),
+    )
+
+
+def _rows(step: Step, launch: LaunchList, slots: Slots, code: Code) -> Iterable[Row]:
+    match step:
+        case Allocate(slot, spec, None):
+            yield FRESH, slot, spec.sizes, spec.strides, dtype_code(dtype_of(spec.dtype)), device_code(torch.device(spec.device))
+        case View(slot) if slots.is_per_call(slot):
+            yield _view_row(step, slots)
+        case Allocate() | View():
+            pass                             # persistent: make_frame makes them
+        case Kernel():
+            yield (KERNEL, step.symbol, address_of(code.kernels[step.symbol]), step.pointers, step.sizes, written_inputs(step, slots, launch),
+                   _touched_bytes(step, slots) > RELEASE_BYTES, step.writes_input)
+        case Call():
+            yield _shim_row(step) or _call_row(step, code)
+        case _:
+            raise TypeError(f"not a step of a launch list: {step!r}")
+
+
+def _view_row(step: View, slots: Slots) -> Row:
+    base, spec, is_object = slots.spec[step.base], step.spec, step.slot in slots.objects
+    if is_object and base is not None and base.dtype != spec.dtype:
+        raise Unsupported("TW311", f"a view of a {base.dtype} tensor as {spec.dtype}")
+    return (VIEW, step.slot, step.base, spec.offset * ITEMSIZE[spec.dtype], spec.offset, is_object, step.slot in slots.real_views, spec.sizes, spec.strides)
+
+
+def _call_row(step: Call, code: Code) -> Row:
+    arguments = (*step.args, *(value for _, value in step.kwargs))
+    return (CALL, code.operators[step.op], tuple(map(_argument, arguments)), tuple(name for name, _ in step.kwargs), step.outs,
+            tuple(_expected(spec) for spec in step.out_specs), step.writes_input)
+
+
+def _shim_row(step: Call) -> Row | None:
+    """The row of a matrix product written in its plain form: all tensors by position, alpha and beta by name."""
+    symbol, count = SHIMS.get(step.op, ("", 0))
+    scalars = dict(step.kwargs)
+    out = scalars.pop("out", None)
+    if not symbol or len(step.args) != count or step.writes_input or not all(isinstance(each, SlotRef) for each in (out, *step.args)):
+        return None
+    return SHIM, symbol, (out.slot, *(each.slot for each in step.args)), (float(scalars.get("beta", 1)), float(scalars.get("alpha", 1))), False
+
+
+def _expected(spec: TensorSpec) -> Row:
+    return spec.sizes, spec.strides, dtype_code(dtype_of(spec.dtype))
+
+
+def _argument(argument: object) -> Row:
+    match argument:
+        case SlotRef(slot):
+            return SLOT, slot
+        case list() | tuple() if slots_in(argument):
+            return LIST, tuple(map(_argument, argument))
+        case tuple():
+            return CONSTANT, list(argument)
+        case _:
+            return CONSTANT, argument
+
+
+def _touched_bytes(step: Kernel, slots: Slots) -> int:
+    return sum(byte_span(spec) for slot in step.pointers if (spec := slots.spec[slot]) is not None)
+
+
+def _read_inputs(launch: LaunchList, slots: Slots) -> tuple[Slot, ...]:
+    """Inputs whose address is wanted: kernels read them, or views of them."""
+    read = {step.base for step in launch.steps if isinstance(step, View)}
+    read.update(slot for step in launch.steps if isinstance(step, Kernel) for slot in step.pointers)
+    return tuple(i for i in range(len(launch.inputs)) if i in read)
+
+
+def _frame_maker(launch: LaunchList, slots: Slots) -> Callable[[tuple[torch.Tensor, ...] | None], Row]:
+    """make_frame(derived) → (what to keep alive, a tensor or None per slot, an address per slot)."""
+    constants = make_constants(launch)
+    persistent = [slots.kind[slot] in PERSISTENT for slot in range(launch.slots)]
+
+    def make_frame(derived: tuple[torch.Tensor, ...] | None) -> Row:
+        arena = make_arena(launch.arena_bytes)
+        tensors = persistent_tensors(launch, slots, arena, constants, derived or ())
+        addresses = tuple(tensor.data_ptr() if tensor is not None and fixed else 0 for tensor, fixed in zip(tensors, persistent))
+        return arena, tuple(tensors), addresses
+
+    return make_frame

@@ -1,0 +1,69 @@
+"""The Python twin of the native Launcher (native/launch.c): same arguments, same results, for where the native core was not built."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import torch
+
+from thruway.runtime.cpu.launch import PythonProgram
+from thruway.runtime.derived import Watch
+
+SHAPE_LIMIT = 16
+RESTLESS, QUIET = 2, 16                      # as in native/launch.c
+Tensors = tuple[torch.Tensor, ...]
+
+
+class PythonLauncher:
+    """Picks the program for the sizes of its inputs, and sees that derived values are those of today's weights."""
+
+    def __init__(
+        self, inputs: int, symbols: tuple[tuple[int, int], ...], prepare: Callable[..., PythonProgram], watched: tuple[int, ...],
+        derive: Callable[..., Tensors] | None = None, plain: Callable[..., Tensors] | None = None,
+    ):
+        self.inputs, self.symbols, self.prepare, self.watched, self.derive, self.plain = inputs, symbols, prepare, watched, derive, plain
+        self.release()
+
+    def release(self) -> None:
+        """Drops programs and derived values; the next call makes them again."""
+        self.programs: OrderedDict[tuple[int, ...], PythonProgram] = OrderedDict()
+        self.watch: Watch | None = None
+        self.derived: Tensors | None = None
+        self.quiet = self.restless = 0
+
+    def __call__(self, *inputs: torch.Tensor) -> Tensors:
+        if len(inputs) != self.inputs:
+            raise TypeError(f"expected {self.inputs} tensors, got {len(inputs)} arguments")
+        for i, each in enumerate(inputs):
+            if not isinstance(each, torch.Tensor):
+                raise TypeError(f"argument {i} is no tensor but {type(each).__name__}")
+        derived = self._current_derived(inputs) if self.derive else ()
+        return self.plain(*inputs) if derived is None else self._find_program(inputs)(inputs, derived)
+
+    def _current_derived(self, inputs: Tensors) -> Tensors | None:
+        weights = [inputs[i] for i in self.watched]
+        if self.watch is not None and self.watch.is_same(weights):
+            self.quiet += 1
+            if self.derived is not None or self.quiet <= QUIET:
+                return self.derived
+            self.restless = 0
+        else:
+            self.restless = self.restless + 1 if self.watch is not None and self.quiet == 0 else 0
+        return self._derive_again(inputs, weights)
+
+    def _derive_again(self, inputs: Tensors, weights: list[torch.Tensor]) -> Tensors | None:
+        self.quiet = 0
+        watch = Watch(weights)               # before deriving, so that a write meanwhile is seen at the next call
+        derived = None if self.plain and self.restless >= RESTLESS else self.derive(*inputs)
+        self.watch, self.derived = watch, derived
+        return derived
+
+    def _find_program(self, inputs: Tensors) -> PythonProgram:
+        values = tuple(inputs[i].size(dim) for i, dim in self.symbols)
+        program = self.programs.get(values)
+        if program is None:
+            program = self.programs[values] = self.prepare(*values)
+            if len(self.programs) > SHAPE_LIMIT:
+                self.programs.popitem(last=False)
+        return program
