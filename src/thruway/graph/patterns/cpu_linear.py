@@ -1,0 +1,126 @@
+"""Linear layers on a CPU: which library call, by measured cost.
+
+float32: MKL with a packed weight on CPUs where MKL takes its AVX-512 path, oneDNN elsewhere (there MKL runs at half the
+speed); bfloat16 and float16: oneDNN with a packed weight. Small products stay plain addmm, since a oneDNN call costs more
+than they do. The figures stand in docs/decisions (library calls on CPUs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Graph, Node
+
+from thruway.core.sizes import product
+from thruway.core.target import Target
+from thruway.graph.derived import find_derivable
+from thruway.graph.rewrite import Context, Emitter, aten, bind, bytes_of, copied, is_op, meta, output_values, replace, same_layout, settled
+from thruway.shapes.meta import TensorMeta
+
+mkldnn, mkl = torch.ops.mkldnn, torch.ops.mkl
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Cost of one call: fixed microseconds, nanoseconds per thousand multiply-adds once there are rows to share a weight,
+    and nanoseconds per thousand weight elements, which is what few rows cost."""
+
+    call: float
+    work: float
+    stream: float
+
+    def microseconds(self, rows: int, weight: int) -> float:
+        return self.call + max(rows * weight * self.work, weight * self.stream) * 1e-6
+
+
+MEASURED: dict[tuple[str, str], Rates] = {
+    ("float32", "plain"): Rates(2.0, 18.5, 55.0),
+    ("float32", "onednn"): Rates(11.0, 8.4, 60.0),
+    ("float32", "mkl"): Rates(2.6, 11.3, 55.0),
+    ("bfloat16", "plain"): Rates(4.0, 4.4, 72.0),
+    ("bfloat16", "onednn"): Rates(11.0, 4.1, 25.0),
+    ("float16", "plain"): Rates(4.0, 4.4, 72.0),
+    ("float16", "onednn"): Rates(11.0, 4.1, 25.0),
+}
+PLAIN_MKL_FAST = Rates(2.0, 12.5, 55.0)
+PLAIN_LOW_CALL = 10.0              # eager's own low-precision products of several rows go through oneDNN and pay its call
+NAMES = {"float32": "onednn", "bfloat16": "onednn_bf16", "float16": "onednn_fp16"}
+MARGIN = 0.97
+
+
+def choose_linear(target: Target, dtype: str, rows: int | None, weight: int) -> str:
+    """ "plain", "onednn" or "mkl" for `rows` (None: not known) against a weight of so many elements."""
+    options = {"plain": _plain(target, dtype, 64 if rows is None else rows, weight)}
+    if NAMES.get(dtype) in target.library_calls:
+        options["onednn"] = MEASURED[dtype, "onednn"].microseconds(64 if rows is None else rows, weight)
+    if dtype == "float32" and "mkl" in target.library_calls and "mkl_fast" in target.library_calls and rows is not None and rows > 4:
+        options["mkl"] = MEASURED[dtype, "mkl"].microseconds(rows, weight)
+    best = min(options, key=options.__getitem__)
+    return best if options[best] < MARGIN * options["plain"] else "plain"
+
+
+def _plain(target: Target, dtype: str, rows: int, weight: int) -> float:
+    if dtype == "float32" and "mkl_fast" in target.library_calls:
+        return PLAIN_MKL_FAST.microseconds(rows, weight)
+    rates = MEASURED.get((dtype, "plain"), MEASURED["float32", "plain"])
+    return rates.microseconds(rows, weight) + (PLAIN_LOW_CALL if dtype in {"bfloat16", "float16"} and rows > 1 else 0)
+
+
+def select_linears(graph: Graph, context: Context) -> Graph:
+    if context.target.kind != "cpu":
+        return graph
+    derivable = find_derivable(graph)
+    choices = {node.name: _choice(node, derivable, context.target) for node in graph.nodes if is_op(node, aten.linear.default)}
+    made = {node.name for node in derivable if node.op == "call_function"}
+    if all(choice == "plain" for choice in choices.values()):
+        return graph
+    fresh, wanted = copied(graph), output_values(graph)
+    by_name = {node.name: node for node in fresh.nodes}
+    for name, choice in choices.items():
+        if choice != "plain":
+            _select(by_name[name], choice, context, made)
+    return settled(fresh, wanted)
+
+
+def _choice(node: Node, derivable: set[Node], target: Target) -> str:
+    a = bind(node)
+    if a.weight not in derivable or (a.bias is not None and a.bias not in derivable) or len(meta(a.weight).sizes) != 2:
+        return "plain"
+    return choose_linear(target, meta(node).dtype, _rows(a.input), product(meta(a.weight).sizes))
+
+
+def _rows(x: Node) -> int | None:
+    rows = product(meta(x).sizes[:-1])
+    return rows if type(rows) is int else None
+
+
+def _select(node: Node, choice: str, context: Context, made: set[str]) -> None:
+    a, emit = bind(node), Emitter(node)
+    if a.weight.name not in made and not context.reserve(bytes_of(meta(a.weight)), node.name):
+        return
+    rows = _rows(a.input)
+    if choice == "mkl":
+        packed = emit(mkl._mkl_reorder_linear_weight.default, _dense(emit, a.weight), rows)
+        replace(node, emit(mkl._mkl_linear.default, a.input, packed, a.weight, a.bias, rows))
+        return
+    packed = emit(mkldnn._reorder_linear_weight.default, _dense(emit, a.weight), rows)
+    activation = _relu_after(node)
+    made_node = emit(mkldnn._linear_pointwise.default, a.input, packed, a.bias, "relu" if activation else "none", [], "")
+    replace(node, made_node)
+    if activation is not None:
+        replace(activation, made_node)
+
+
+def _relu_after(node: Node) -> Node | None:
+    """The only reader, where it is a relu: it commutes with rounding."""
+    user = next(iter(node.users)) if len(node.users) == 1 else None
+    return user if is_op(user, aten.relu.default) and same_layout(meta(user), meta(node)) else None
+
+
+def _dense(emit: Emitter, weight: Node) -> Node:
+    """Packing reads a row-major weight."""
+    value: TensorMeta = meta(weight)
+    if value.strides[-1] == 1:
+        return weight
+    return emit(aten.clone.default, weight, memory_format=torch.contiguous_format)

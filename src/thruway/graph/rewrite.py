@@ -1,0 +1,436 @@
+"""Small tools for changing a graph: new nodes with metadata, replacing, what shares storage and what is written, and
+bringing metadata up to date after a change of layout.
+
+Every pass edits a copy that it makes at its first change (`edited`), so an untouched graph comes back as the same object.
+Afterwards `settle` re-infers what the change reached and gives the outputs eager's strides again.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+
+from thruway.core.dtypes import ITEMSIZE
+from thruway.core.errors import CompilerBug, Unsupported
+from thruway.core.sizes import Size, SizeLike, mul, product
+from thruway.core.target import Target
+from thruway.shapes.infer import infer
+from thruway.shapes.meta import TensorMeta, contiguous_strides
+
+aten = torch.ops.aten
+
+
+@dataclass(slots=True)
+class Context:
+    """What passes may know and what they report. `numerics` as in Settings; `derived_limit`: bytes that values kept between
+    calls may take (None: any); `notes`: (kind, text) records of the numeric exceptions taken and of choices refused."""
+
+    target: Target = Target()
+    numerics: str = "eager"
+    derived_limit: int | None = None
+    derived_bytes: int = 0
+    notes: list[tuple[str, str]] = field(default_factory=list)
+
+    def allows(self, exception: str, node: Node) -> bool:
+        """Whether the numeric exception may be taken at `node`; noted where it is."""
+        if self.numerics == "strict":
+            return False
+        self.notes.append((exception, node.name))
+        return True
+
+    def reserve(self, amount: int | None, what: str) -> bool:
+        """Takes `amount` bytes for a derived value; False, with a note, where that would pass the limit or is unknown."""
+        if amount is None or (self.derived_limit is not None and self.derived_bytes + amount > self.derived_limit):
+            self.notes.append(("unpacked", f"{what}: memory"))
+            return False
+        self.derived_bytes += amount
+        return True
+
+
+VIEWS_BY_SIZES = frozenset({aten.view.default, aten._unsafe_view.default})
+STRIDE_READERS = frozenset({aten.as_strided.default, aten.view.dtype, aten.view_as_complex.default, aten.view_as_real.default})
+
+Rule = Callable[["Emitter", Node, SimpleNamespace, Context], Any]
+
+
+class Emitter:
+    """Adds nodes before `anchor`, each with inferred metadata and the anchor's user line."""
+
+    def __init__(self, anchor: Node):
+        self.anchor, self.graph = anchor, anchor.graph
+
+    def __call__(self, op: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Node:
+        return self.known(infer(op, values(args), values(kwargs)), op, *args, **kwargs)
+
+    def known(self, value: Any, op: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Node:
+        """The same where `shapes` has no rule for `op` (library calls) and the caller knows what comes out."""
+        with self.graph.inserting_before(self.anchor):
+            node = self.graph.call_function(op, args, kwargs)
+        node.meta.update(value=value, line=self.anchor.meta.get("line"))
+        return node
+
+    def item(self, node: Node, index: int) -> Node:
+        return self.known(meta(node)[index], operator.getitem, node, index)
+
+    def size(self, size: SizeLike) -> int | Node:
+        """An argument whose value is `size`: the integer, or an earlier node that has this value."""
+        if type(size) is int:
+            return size
+        for node in self.graph.nodes:
+            if node is self.anchor:
+                break
+            if node.meta.get("value") == size:
+                return node
+        raise Unsupported("TW301", f"no node of the graph holds the size {size}")
+
+    def sizes(self, sizes: Iterable[SizeLike]) -> list[int | Node]:
+        """Sizes for a view or a reshape: one symbolic size may stay open as -1."""
+        given = list(sizes)
+        if sum(type(size) is not int for size in given) == 1 and 0 not in given:
+            return [size if type(size) is int else -1 for size in given]
+        return [self.size(size) for size in given]
+
+    def expand(self, node: Node, sizes: Iterable[SizeLike]) -> Node:
+        """`node` broadcast to `sizes`; sizes that it has already stay open."""
+        wanted, had = tuple(sizes), meta(node).sizes
+        if wanted == had:
+            return node
+        had = (None,) * (len(wanted) - len(had)) + had
+        return self(aten.expand.default, node, [-1 if type(n) is not int and n == h else self.size(n) for n, h in zip(wanted, had, strict=True)])
+
+    def cast(self, node: Node, dtype: str) -> Node:
+        return node if meta(node).dtype == dtype else self(aten._to_copy.default, node, dtype=getattr(torch, dtype))
+
+    def view(self, node: Node, sizes: Iterable[SizeLike]) -> Node:
+        """A view where strides allow, else a contiguous copy viewed."""
+        wanted = tuple(sizes)
+        if meta(node).sizes == wanted:
+            return node
+        if not is_viewable(meta(node), wanted):
+            node = self(aten.clone.default, node, memory_format=torch.contiguous_format)
+        return self(aten.view.default, node, self.sizes(wanted))
+
+
+def values(tree: Any) -> Any:
+    """`tree` with each node replaced by its metadata."""
+    return map_arg(tree, lambda node: node.meta["value"])
+
+
+def meta(node: Node) -> Any:
+    return node.meta["value"]
+
+
+def bind(node: Node) -> SimpleNamespace:
+    """All arguments of an operator by name, defaults filled in (`self` too)."""
+    return SimpleNamespace(**{a.name: _argument(node, i, a) for i, a in enumerate(node.target._schema.arguments)})
+
+
+def _argument(node: Node, position: int, argument: Any) -> Any:
+    if position < len(node.args) and not argument.kwarg_only:
+        return node.args[position]
+    return node.kwargs.get(argument.name, argument.default_value)
+
+
+def is_op(node: Any, *ops: Any) -> bool:
+    return isinstance(node, Node) and node.op == "call_function" and node.target in ops
+
+
+def bytes_of(value: TensorMeta) -> int | None:
+    count = product(value.sizes)
+    return count * ITEMSIZE[value.dtype] if type(count) is int else None
+
+
+def numel(value: TensorMeta) -> SizeLike:
+    return product(value.sizes)
+
+
+def same_layout(a: Any, b: Any) -> bool:
+    """Equal in all that a reader of the values sees: sizes, strides of dimensions longer than 1, dtype, device."""
+    if not isinstance(a, TensorMeta) or not isinstance(b, TensorMeta):
+        return a == b
+    return (a.sizes, a.dtype, a.device) == (b.sizes, b.dtype, b.device) and all(
+        s == t for size, s, t in zip(a.sizes, a.strides, b.strides, strict=True) if size != 1) or (
+        (a.sizes, a.dtype, a.device) == (b.sizes, b.dtype, b.device) and 0 in a.sizes)
+
+
+def is_contiguous(value: TensorMeta) -> bool:
+    wanted = contiguous_strides(value.sizes)
+    return 0 in value.sizes or all(s == w for n, s, w in zip(value.sizes, value.strides, wanted, strict=True) if n != 1)
+
+
+def is_viewable(value: TensorMeta, sizes: tuple[SizeLike, ...]) -> bool:
+    """Whether `view(sizes)` of such a tensor needs no copy (the rule of torch's computeStride), certain for these sizes."""
+    if is_contiguous(value):
+        return True
+    groups = _matching_groups(value.sizes, sizes)
+    return groups is not None and all(_is_one_run(value, dims) for dims in groups)
+
+
+def _matching_groups(old: tuple[SizeLike, ...], new: tuple[SizeLike, ...]) -> list[list[int]] | None:
+    """Groups of old dimensions that a view merges or splits as one: the shortest runs with equal products."""
+    groups: list[list[int]] = []
+    i = j = 0
+    while i < len(old):
+        dims, left, right = [i], old[i], 1
+        i += 1
+        while left != right:
+            smaller_left = type(left) is int and type(right) is int and left < right
+            if j < len(new) and not smaller_left:
+                right, j = mul(right, new[j]), j + 1
+            elif i < len(old) and smaller_left:
+                dims.append(i)
+                left, i = mul(left, old[i]), i + 1
+            else:
+                return _symbolic_tail(groups, dims, old)
+        groups.append(dims)
+    return groups
+
+
+def _symbolic_tail(groups: list[list[int]], dims: list[int], old: tuple[SizeLike, ...]) -> list[list[int]]:
+    """Where sizes cannot be matched, the rest counts as one group."""
+    return [*groups, list(range(dims[0], len(old)))]
+
+
+def _is_one_run(value: TensorMeta, dims: list[int]) -> bool:
+    """Whether these neighboring dimensions step through memory as a single dimension would."""
+    kept = [d for d in dims if value.sizes[d] != 1]
+    return all(value.strides[a] == mul(value.strides[b], value.sizes[b]) for a, b in zip(kept, kept[1:], strict=False))
+
+
+@lru_cache(maxsize=None)
+def alias_arguments(op: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Positions of the arguments that the results may share storage with, and of those written in place."""
+    if not isinstance(op, torch._ops.OpOverload):
+        return ((0,), ()) if op is operator.getitem else ((), ())
+    arguments = op._schema.arguments
+    writes = tuple(i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write)
+    returned = {name for r in op._schema.returns if r.alias_info is not None for name in r.alias_info.before_set}
+    views = tuple(i for i, a in enumerate(arguments) if a.alias_info is not None and set(a.alias_info.before_set) & returned)
+    return views, writes
+
+
+def _nodes_at(node: Node, positions: tuple[int, ...]) -> list[Node]:
+    found: list[Node] = []
+    for position in positions:
+        name = node.target._schema.arguments[position].name if hasattr(node.target, "_schema") else None
+        argument = node.args[position] if position < len(node.args) else node.kwargs.get(name)
+        map_arg(argument, found.append)
+    return found
+
+
+class Storages:
+    """Which nodes share storage and which storages the graph writes. `roots[n]`: the nodes that made the memory n lives in;
+    `version(n, reader)`: how often that memory was written before `reader` runs."""
+
+    def __init__(self, graph: Graph):
+        self.roots: dict[Node, frozenset[Node]] = {}
+        self.written: dict[Node, list[int]] = {}
+        self.place: dict[Node, int] = {}
+        self.escaping: set[Node] = set()
+        for place, node in enumerate(graph.nodes):
+            self._add(place, node)
+
+    def _add(self, place: int, node: Node) -> None:
+        self.place[node] = place
+        if node.op == "output":
+            for used in node.all_input_nodes:
+                self.escaping |= self.roots[used]
+        if node.op != "call_function":
+            self.roots[node] = frozenset({node})
+            return
+        views, writes = alias_arguments(node.target)
+        bases = [root for base in _nodes_at(node, views) for root in self.roots[base]]
+        self.roots[node] = frozenset(bases) or frozenset({node})
+        for target in _nodes_at(node, writes):
+            for root in self.roots[target]:
+                self.written.setdefault(root, []).append(place)
+
+    def is_written(self, node: Node) -> bool:
+        return any(root in self.written for root in self.roots[node])
+
+    def escapes(self, node: Node) -> bool:
+        return bool(self.roots[node] & self.escaping)
+
+    def version(self, node: Node, reader: Node) -> int:
+        before = self.place[reader]
+        return sum(place < before for root in self.roots[node] for place in self.written.get(root, ()))
+
+
+@lru_cache(maxsize=None)
+def is_random(op: Any) -> bool:
+    return isinstance(op, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
+
+
+def is_pure(node: Node) -> bool:
+    """No write, no random state: running it once or twice is the same."""
+    return node.op == "call_function" and not alias_arguments(node.target)[1] and not is_random(node.target)
+
+
+def copied(graph: Graph) -> Graph:
+    """A copy whose nodes carry the same metadata; its output node returns the same tuple."""
+    fresh, mapping = Graph(), {}
+    result = fresh.graph_copy(graph, mapping)
+    output = fresh.output(result)
+    output.meta.update(graph.output_node().meta)
+    return fresh
+
+
+def output_values(graph: Graph) -> list[Any]:
+    return [values(item) for item in graph.output_node().args[0]]
+
+
+def replace(old: Node, new: Node) -> None:
+    """All uses of `old` become uses of `new`; `old` goes. Sizes and dtype must agree, strides need not."""
+    before, after = meta(old), meta(new)
+    if isinstance(before, TensorMeta) and (before.sizes, before.dtype) != (after.sizes, after.dtype):
+        raise CompilerBug("rewrite", f"{old.name}: {before} became {after}")
+    users = list(old.users)
+    old.replace_all_uses_with(new)
+    old.graph.erase_node(old)
+    if not same_layout(before, after):
+        mark_stale(new, users, before)
+
+
+def mark_stale(node: Node, users: Iterable[Node], before: Any) -> None:
+    """`users` of `node` were inferred when its layout was `before`: they get inferred anew, or, where they read strides as
+    such, a copy with the old layout."""
+    for user in users:
+        if user.target in STRIDE_READERS:
+            user.replace_input_with(node, restride(Emitter(user), node, before))
+        elif user.op == "call_function":
+            user.meta["stale"] = True
+
+
+def apply_rules(graph: Graph, rules: Mapping[Any, Rule], context: Context) -> Graph:
+    """Each rule at each node that it names, until none is left that a rule changes; nodes that a rule emits count too."""
+    if not any(node.target in rules for node in graph.nodes if node.op == "call_function"):
+        return graph
+    fresh, wanted = copied(graph), output_values(graph)
+    changed = False
+    node = next(iter(fresh.nodes))
+    while node.op != "output":
+        before, following = node.prev, node.next
+        if node.op == "call_function" and node.target in rules and _apply(rules[node.target], node, context):
+            changed, following = True, before.next
+        node = following
+    return settled(fresh, wanted) if changed else graph
+
+
+def _apply(rule: Rule, node: Node, context: Context) -> bool:
+    emit = Emitter(node)
+    result = rule(emit, node, bind(node), context)
+    if result is None:
+        return False
+    if isinstance(result, tuple):
+        _replace_items(node, result)
+    else:
+        replace(node, result)
+    return True
+
+
+def _replace_items(node: Node, results: tuple[Node | None, ...]) -> None:
+    for user in list(node.users):
+        index = user.args[1] if user.target is operator.getitem else None
+        if index is None or results[index] is None:
+            raise CompilerBug("rewrite", f"{user.name} uses {node.name}, which gives several values, in a way that no rule covers")
+        replace(user, results[index])
+    node.graph.erase_node(node)
+
+
+def settled(graph: Graph, wanted: list[Any]) -> Graph:
+    """After edits: unused nodes gone, metadata inferred anew where inputs changed, outputs with the layout `wanted`."""
+    erase_unused(graph)
+    repropagate(graph)
+    restore_outputs(graph, wanted)
+    return graph
+
+
+def erase_unused(graph: Graph) -> bool:
+    """Pure nodes without users go."""
+    changed = False
+    for node in reversed(list(graph.nodes)):
+        if not node.users and is_pure(node):
+            graph.erase_node(node)
+            changed = True
+    return changed
+
+
+def repropagate(graph: Graph) -> None:
+    """Infers the nodes marked stale again, and what follows from them. A view that the new strides do not allow gets a
+    contiguous copy in front."""
+    for node in list(graph.nodes):
+        refresh(node)
+
+
+def refresh(node: Node) -> None:
+    """Infers `node` again where it is stale; where its layout changes its users become stale."""
+    if not node.meta.pop("stale", False):
+        return
+    before = meta(node)
+    _make_viewable(node)
+    node.meta["value"] = _infer_again(node)
+    if not same_layout(before, meta(node)):
+        mark_stale(node, list(node.users), before)
+
+
+def _infer_again(node: Node) -> Any:
+    if node.target is operator.getitem:
+        return meta(node.args[0])[node.args[1]]
+    return infer(node.target, values(node.args), values(node.kwargs))
+
+
+def _make_viewable(node: Node) -> None:
+    if node.target not in VIEWS_BY_SIZES or is_viewable(meta(node.args[0]), meta(node).sizes):
+        return
+    source = node.args[0]
+    node.replace_input_with(source, Emitter(node)(aten.clone.default, source, memory_format=torch.contiguous_format))
+
+
+def restore_outputs(graph: Graph, wanted: list[Any]) -> None:
+    """Outputs get the layout `wanted`, by a copy where theirs differs."""
+    output = graph.output_node()
+    items = list(output.args[0])
+    for i, (item, layout) in enumerate(zip(items, wanted, strict=True)):
+        if isinstance(item, Node) and not same_layout(meta(item), layout):
+            items[i] = restride(Emitter(output), item, layout)
+    output.args = (tuple(items),)
+
+
+def restride(emit: Emitter, node: Node, layout: TensorMeta) -> Node:
+    """A copy of `node` with the strides of `layout`: dense in some order of dimensions, some of them expanded.
+    Unsupported where strides leave gaps."""
+    broadcast = [d for d, (n, s) in enumerate(zip(layout.sizes, layout.strides, strict=True)) if s == 0 and n != 1]
+    for d in broadcast:
+        node = emit(aten.slice.Tensor, node, d, 0, 1)
+    order = _dense_order(meta(node).sizes, layout.strides)
+    if order is None:
+        raise Unsupported("TW302", f"a copy with strides {layout.strides} of sizes {layout.sizes}")
+    turned = order != sorted(order)
+    node = emit(aten.permute.default, node, order) if turned else node
+    node = emit(aten.clone.default, node, memory_format=torch.contiguous_format)
+    node = emit(aten.permute.default, node, [order.index(d) for d in range(len(order))]) if turned else node
+    return emit.expand(node, layout.sizes)
+
+
+def _dense_order(sizes: tuple[SizeLike, ...], strides: tuple[SizeLike, ...]) -> list[int] | None:
+    """Dimensions from the outermost to the innermost of a tensor without gaps; None where there is no such order."""
+    left, order, step = list(range(len(sizes))), [], 1
+    for d in reversed([d for d in left if sizes[d] == 1]):
+        left.remove(d)
+        order.append(d)
+    while left:
+        inner = next((d for d in reversed(left) if strides[d] == step), None)
+        if inner is None:
+            return None
+        left.remove(inner)
+        order.append(inner)
+        step = mul(step, sizes[inner])
+    return order[::-1]
