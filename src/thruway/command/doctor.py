@@ -1,0 +1,55 @@
+"""`thruway doctor`: what thruway found on this machine, as (what, found, is it well) rows."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+import thruway
+from thruway import native
+from thruway.artifact.store import StoreRefused, open_store
+from thruway.artifact.toolchain import NO_COMPILER, find_command
+from thruway.core.ambient import settings
+from thruway.surface.versions import why_not
+
+Finding = tuple[str, str, bool]
+
+
+def examine() -> Iterator[Finding]:
+    reason = why_not(sys.version_info[:2], torch.__version__)
+    yield "thruway", thruway.__version__, True
+    yield "Python", platform.python_version(), not reason.startswith("Python")
+    yield "torch", torch.__version__, not reason.startswith("torch")
+    if reason:
+        yield "support", f"not for {reason}: everything runs eager", False
+    yield from _native_core()
+    yield _compiler()
+    yield _cache()
+    yield "GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none", True
+
+
+def _native_core() -> Iterator[Finding]:
+    for name, found in native.features().items():
+        yield f"native core: {name}", str(found), bool(found)
+
+
+def _compiler() -> Finding:
+    command = find_command(settings.compiler, os.environ)
+    return "C compiler", " ".join(command) if command else NO_COMPILER, command is not None
+
+
+def _cache() -> Finding:
+    try:
+        store = open_store(settings.current())
+    except StoreRefused as refused:
+        return "cache folder", str(refused), False
+    return "cache folder", f"{store.folder} ({cache_mb(store.folder):.1f} of {settings.cache_size_mb} MB)", True
+
+
+def cache_mb(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) / 2**20

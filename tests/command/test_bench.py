@@ -1,0 +1,119 @@
+"""The bench's figures, its words, and the command as a whole on models that take no time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from command import tiny_models
+from thruway.command import bench, measure, works
+
+TESTS = str(Path(__file__).parents[1])
+ROW = {"model": "net", "batch": 1, "compiler": "thruway", "eager_ms": 10.0, "compiled_ms": 5.0, "speedup": 2.0, "speedup_low": 1.9,
+       "speedup_high": 2.1, "first_s": 1.01, "calls_to_pay": 200}
+
+
+@pytest.mark.parametrize("count, below", [(6, 0), (8, 0), (9, 1), (15, 3), (25, 7), (100, 39)])
+def test_interval_of_the_median(count, below):
+    """The ranks of the usual table: the largest with at most 2.5 % in each tail."""
+    assert measure.median_interval(list(range(count))[::-1]) == (below, count - 1 - below)
+
+
+def test_interval_of_few_values_is_their_range():
+    assert measure.median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
+
+
+def test_summary_takes_ratios_round_by_round():
+    got = measure.summary({"eager": [10.0, 20.0, 30.0], "again": [10.0, 20.0, 30.0], "compiled": [5.0, 10.0, 10.0]})
+    assert got["ratios"] == [2.0, 2.0, 3.0] and got["speedup"] == 2.0 and got["aa"] == 1.0 and got["compiled_ms"] == 10.0
+
+
+def test_error_is_relative_to_the_largest_value():
+    assert measure.max_error({"a": [torch.tensor([1.0, -4.0])]}, {"a": [torch.tensor([1.0, -3.0])]}) == 0.25
+    assert measure.max_error(torch.zeros(0), torch.zeros(0)) == 0.0
+
+
+def test_calls_to_pay():
+    assert bench.calls_to_pay(ROW) == 200
+    assert bench.calls_to_pay(ROW | {"compiled_ms": 11.0, "speedup_low": 0.8}) is None
+    assert bench.calls_to_pay(ROW | {"speedup_low": 0.99}) is None
+    assert bench.calls_to_pay(ROW | {"first_s": 0.001}) == 1
+
+
+def test_the_sentence_says_what_was_measured_and_no_more():
+    said = bench.sentence([ROW])
+    assert said == ("Under repeated compatible inputs on this machine, steady execution by thruway, against eager, was 2.00 times faster (net at batch 1), "
+                    "which pays after 200 calls; no shape transition, warm start or training step was measured.")
+
+
+def test_the_sentence_keeps_faster_slower_and_noise_apart():
+    slower = ROW | {"batch": 8, "speedup": 0.5, "speedup_low": 0.4, "speedup_high": 0.6, "calls_to_pay": None}
+    noise = ROW | {"model": "my:model", "batch": None, "speedup": 1.1, "speedup_low": 0.9, "speedup_high": 1.2, "calls_to_pay": None}
+    other = ROW | {"compiler": "torch", "speedup": 1.5, "calls_to_pay": 900}
+    said = bench.sentence([ROW, slower, noise, other])
+    for part in ("2.00 times faster (net at batch 1)", "2.00 times slower (net at batch 8)", "no different within the noise (my:model)",
+                 "; steady execution by torch.compile, against eager, was 1.50 times faster"):
+        assert part in said
+    assert "faster" not in bench.sentence([slower]).replace("no ", "")
+
+
+def test_jobs_put_compilers_side_by_side():
+    same = {"mode": None, "device": "cpu", "dtype": "float32", "threads": 1, "rounds": 3, "seconds": 0.1}
+    got = [(job.model, job.batch, job.compiler) for job in bench.jobs([("a", True), ("b", False)], (1, 8), ("thruway", "torch"), **same)]
+    assert got == [("a", 1, "thruway"), ("a", 1, "torch"), ("a", 8, "thruway"), ("a", 8, "torch"), ("b", None, "thruway"), ("b", None, "torch")]
+
+
+def test_works():
+    assert works.takes_batch("resnet50") and works.takes_batch("command.tiny_models:linear") and not works.takes_batch("command.tiny_models:function")
+    model, (x,) = works.build("command.tiny_models:linear", 3, "cpu", "bfloat16")
+    assert x.shape == (3, 8) and x.dtype is torch.bfloat16 and not model.training and model[0].weight.dtype is torch.bfloat16
+    _, (ids,) = works.build("command.tiny_models:function", None, "cpu", "bfloat16")
+    assert ids.dtype is torch.int64 and tiny_models.function()[0](ids)["double"].sum() == 12
+    with pytest.raises(ValueError, match="unknown model 'vgg'; known: resnet50, transformer, or module:factory"):
+        works.takes_batch("vgg")
+    with pytest.raises(ValueError, match="must return"):
+        works.build("command.test_bench:wrong_factory", None, "cpu", "float32")
+
+
+def wrong_factory():
+    return 3
+
+
+def _thruway(*words, **variables):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((TESTS, os.environ["PYTHONPATH"])), "COLUMNS": "160", **variables}
+    return subprocess.run([sys.executable, "-m", "thruway.command.cli", *words], capture_output=True, text=True, env=environment)
+
+
+def test_the_command_end_to_end(tmp_path):
+    """Eager stands in for compiled (THRUWAY_DISABLE), so that the harness is tested apart from the compiler."""
+    figures = tmp_path / "figures.json"
+    words = ["--rounds", "3", "--seconds", "0.05", "--threads", "1", "--batch", "2", "--json", str(figures)]
+    for name in ("linear", "broken"):
+        words += ["--model", f"command.tiny_models:{name}"]
+    done = _thruway("bench", *words, THRUWAY_DISABLE="1")
+    assert done.returncode == 1 and "1 of 2 measurements failed" in done.stderr and "no weights here" in done.stderr
+    written = json.loads(figures.read_text())
+    (row,) = written["rows"]
+    assert row["batch"] == 2 and row["error"] == 0.0 and row["graphs"] == 0 and row["used_threads"] == 1 and len(row["ratios"]) == 3
+    assert row["eager_ms"] > 0 and row["first_s"] > 0 and row["peak_mb"] >= row["eager_peak_mb"] > 0
+    assert "command.tiny_models:linear" in done.stdout and written["sentence"] in done.stdout and "float32 on" in done.stdout
+
+
+def test_unknown_words_list_the_known_ones():
+    assert "unknown model 'vgg'" in _thruway("bench", "--model", "vgg").stderr
+    assert "max-autotune" in _thruway("bench", "--mode", "fastest").stderr
+
+
+def test_cache_show_and_clear(tmp_path):
+    folder = tmp_path / "cache"
+    assert f"{folder}: 0 files" in _thruway("cache", "show", THRUWAY_CACHE_DIR=str(folder)).stdout
+    (folder / "abc.so").write_bytes(bytes(2 << 20))
+    assert f"{folder}: 1 files, 2.0 of 2048 MB" in _thruway("cache", "show", THRUWAY_CACHE_DIR=str(folder)).stdout
+    assert "2.0 MB removed" in _thruway("cache", "clear", THRUWAY_CACHE_DIR=str(folder)).stdout
+    assert not (folder / "abc.so").exists()
