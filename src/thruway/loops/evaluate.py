@@ -308,21 +308,25 @@ class Machine:
         inside.storage = self.storage
         prefix = {name: tuple([axis.index for axis in kernel.outer]) for name in rows}
         for phase in kernel.phases:
-            inside.phase(phase, outer, prefix)
+            inside.phase(phase, outer, prefix, kernel.scan)
         for name in rows:
             self.storage.pop(name, None)
         self.failed = self.failed or inside.failed
 
-    def phase(self, phase, outer: Scope, prefix: Mapping[str, tuple[Size, ...]]) -> None:
+    def phase(self, phase, outer: Scope, prefix: Mapping[str, tuple[Size, ...]], running: Axis | None) -> None:
+        """Lets, then stores, then reductions; with `running`, reductions along it give what they have come to at each point."""
         scope = self.scope(phase.inner, outer)
         for let in phase.lets:
             scope.vars[let.var] = self.value(_in_rows(let.value, prefix), scope)
         values = [np.broadcast_to(self.value(_in_rows(r.value, prefix), scope), scope.shape) for r in phase.reductions]
+        if running is not None and running in phase.inner:
+            along = len(outer.shape) + phase.inner.index(running)
+            scope.vars.update({r.var: scan(r.op, v, along, r.dtype) for r, v in zip(phase.reductions, values)})
         for store in phase.stores:
             index = (*prefix.get(store.buffer, ()), *[at if isinstance(at, (int, Size)) else _in_rows(at, prefix) for at in store.index])
             dtype = self.buffers[store.buffer].dtype
             self.store(self.array(store.buffer), index, _in_rows(store.value, prefix), store.mode, scope, dtype)
-        for reduction, value in zip(phase.reductions, values):
+        for reduction, value in zip(phase.reductions, values) if running is None else ():
             outer.vars[reduction.var] = reduce(reduction.op, value, len(phase.inner), reduction.dtype)
         if not phase.inner:
             outer.vars.update({let.var: scope.vars[let.var] for let in phase.lets})

@@ -37,16 +37,14 @@ class _Lowering:
         self.outputs: list[str] = []
         self.nodes: list[Node] = []
         self.derived: list[Node] = []
-        self.last_read = _last_reads(self.graph) if any(_in_place(n) for n in self.graph) else {}
-        self.holders: dict[str, list[object]] = {}
 
     def program(self) -> Program:
-        for position, node in enumerate(self.graph):
+        for node in self.graph:
             match node.op:
                 case "placeholder":
                     self._placeholder(node)
                 case "call_function":
-                    self._call(node, position)
+                    self._call(node)
                 case "get_attr":
                     self._constant(node)
                 case "output":
@@ -63,24 +61,19 @@ class _Lowering:
             self.values[node] = meta
         else:
             self.b.buffers[node.name] = Buffer(node.name, meta.dtype, meta.sizes, meta.strides, kind, meta.device)
-            self._keep(node, Tensor(node.name, meta))
+            self.values[node] = Tensor(node.name, meta)
         self.inputs.append(node.name)
 
     def _constant(self, node) -> None:
         meta = node.meta["value"]
         self.b.buffers[node.name] = Buffer(node.name, meta.dtype, meta.sizes, meta.strides, "constant", meta.device)
-        self._keep(node, Tensor(node.name, meta))
+        self.values[node] = Tensor(node.name, meta)
 
-    def _keep(self, node, value: Value) -> None:
-        self.values[node] = value
-        if self.last_read and isinstance(value, Tensor) and value.source is None:
-            self.holders.setdefault(value.name, []).append(node)
-
-    def _call(self, node, position: int) -> None:
+    def _call(self, node) -> None:
         name = _operator_name(node.target)
         meta = node.meta.get("value")
         if name == "getitem":
-            self._keep(node, self.values[node.args[0]][node.args[1]])
+            self.values[node] = self.values[node.args[0]][node.args[1]]
             return
         if isinstance(meta, (int, Size)) and not isinstance(meta, bool):
             self.values[node] = meta
@@ -88,11 +81,10 @@ class _Lowering:
         self.b.begin(node.name, meta, Origin((node.name,), node.meta.get("line")), self.derived if node.meta.get("derived") else self.nodes)
         args = self._resolve(node.args)
         kwargs = {key: self._resolve(value) for key, value in node.kwargs.items()} if node.kwargs else {}
-        self._keep(node, self._lower_call(name, node, args, kwargs, position))
+        self.values[node] = self._lower_call(name, node, args, kwargs)
 
-    def _lower_call(self, name: str, node, args: tuple, kwargs: dict, position: int) -> Value:
+    def _lower_call(self, name: str, node, args: tuple, kwargs: dict) -> Value:
         if _in_place(node):
-            self._protect(args[0], position)
             args = (self.b.current(args[0]), *args[1:])
         row = ROWS.get(name)
         if row is not None:
@@ -113,15 +105,6 @@ class _Lowering:
         value = row(self.b, *args, **kwargs)
         self.b.meta = target.meta
         return self.b.write(target, axis_indices(target.rank), load_broadcast(value, target.rank), axes_of(target.sizes))
-
-    def _protect(self, target: Tensor, position: int) -> None:
-        """A copy of what stands in the storage about to be written, for nodes that hold it and are read later."""
-        root = target.root
-        for holder in self.holders.pop(root.name, ()):
-            if self.last_read.get(holder, -1) > position:
-                old = self.values[holder]
-                copy = self.b.temp(old.sizes, load_broadcast(old, old.rank), "before")
-                self.values[holder] = replace(copy, meta=replace(old.meta, strides=copy.meta.strides))
 
     def _resolve(self, value):
         kind = type(value)
@@ -261,13 +244,3 @@ def _in_place(node) -> bool:
         return False
     parts = _operator_name(node.target).split(".")
     return len(parts) == 3 and parts[1].endswith("_") and not parts[1].endswith("__")
-
-
-def _last_reads(nodes: list) -> dict[object, int]:
-    """The position of the last call that reads each node."""
-    last: dict[object, int] = {}
-    for position, node in enumerate(nodes):
-        if node.op == "call_function":
-            for read in node.all_input_nodes:
-                last[read] = position
-    return last

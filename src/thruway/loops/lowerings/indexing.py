@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from thruway.core.dtypes import INTEGERS, compute_dtype
+from thruway.core.dtypes import INTEGERS, LOW_FLOATS, compute_dtype
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import SizeLike
 from thruway.loops.builder import Builder, Tensor, axes_of, axis_index, axis_indices, load, load_broadcast
@@ -145,7 +145,17 @@ def _along(b: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, mo
     dim, axes = wrap_dim(dim, self.rank), list(axis_indices(self.rank))
     value = _times(load(source, axes), alpha)
     place = [*axes[:dim], checked(load(index, (axes[dim],) if index.rank else ()), self.sizes[dim]), *axes[dim + 1:]]
-    return b.write(self, place, value, axes_of(source.sizes), mode)
+    return _combine(b, self, place, value, source.sizes, mode)
+
+
+def _combine(b: Builder, self: Tensor, place: Sequence[Index], value: Expr, sizes: Sequence[SizeLike], mode: str) -> Tensor:
+    """self[place] (mode)= value over `sizes`; bf16 and fp16 add up in float32 and are rounded once, as torch's kernels do."""
+    if mode == "set" or self.dtype not in LOW_FLOATS:
+        return b.write(self, place, value, axes_of(sizes), mode)
+    wide = b.temp(self.sizes, cast(b.here(self), "float32"), "wide")
+    b.write(wide, place, cast(value, "float32"), axes_of(sizes), mode)
+    axes = axis_indices(self.rank)
+    return b.write(self, axes, load(wide, axes), axes_of(self.sizes))
 
 
 def _times(x: Expr, alpha: float) -> Expr:
@@ -166,7 +176,7 @@ def scatter_in_place(b: Builder, self: Tensor, dim: int, index: Tensor, src: obj
     dim, axes = wrap_dim(dim, self.rank), list(axis_indices(self.rank))
     value = load(src, axes) if isinstance(src, Tensor) and src.rank else _scalar(src, self)
     place = [*axes[:dim], checked(load(index, axes), self.sizes[dim]), *axes[dim + 1:]]
-    return b.write(self, place, value, axes_of(index.sizes), _REDUCE_MODES[reduce])
+    return _combine(b, self, place, value, index.sizes, _REDUCE_MODES[reduce])
 
 
 def _scalar(value: object, like: Tensor) -> Expr:
