@@ -9,6 +9,7 @@ TensorLayout tw_layout = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL};
 PyTypeObject *tw_tensor_type, *tw_parameter_type, *tw_tensor_base;
 static void *libraries[4];
 static PyObject *steal_from_pointer; /* torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr */
+static int steal_keeps_handle;       /* whether it, despite its name, leaves the handle to us (torch 2.11) */
 static getter requires_grad_getter;
 static void *requires_grad_closure;
 
@@ -38,12 +39,10 @@ PyObject *tw_wrap(TensorHandle handle)
         return tw_check(error, "to wrap a tensor") ? NULL : (PyObject *)result;
     }
     PyObject *capsule = PyCapsule_New(handle, NULL, NULL);
-    if (!capsule) {
+    PyObject *result = capsule ? PyObject_CallOneArg(steal_from_pointer, capsule) : NULL;
+    Py_XDECREF(capsule);
+    if (!result || steal_keeps_handle)
         tw_shim.delete_tensor_object(handle);
-        return NULL;
-    }
-    PyObject *result = PyObject_CallOneArg(steal_from_pointer, capsule);
-    Py_DECREF(capsule);
     return result;
 }
 
@@ -54,6 +53,23 @@ int tw_requires_grad_slow(PyObject *tensor)
         return -1;
     Py_DECREF(value);
     return value == Py_True;
+}
+
+/* Wraps one tensor and counts its owners: a second one is the handle that was left. */
+static int test_steal(void)
+{
+    int64_t size = 1, stride = 1;
+    TensorHandle handle;
+    if (tw_check(tw_shim.empty_strided(1, &size, &stride, 6, 0, 0, &handle), "to allocate"))
+        return -1;
+    PyObject *tensor = tw_wrap(handle), *owners = tensor ? PyObject_CallMethod(tensor, "_use_count", NULL) : NULL;
+    if (owners && PyLong_AsLong(owners) > 1) {
+        steal_keeps_handle = 1;
+        tw_shim.delete_tensor_object(handle);
+    }
+    Py_XDECREF(tensor);
+    Py_XDECREF(owners);
+    return owners ? 0 : -1;
 }
 
 typedef struct { const char *name; void *slot; int needed; } ShimRow;
@@ -120,6 +136,9 @@ static PyObject *bind_torch(PyObject *module, PyObject *args)
     if (fill_shim() < 0 || find_getter((PyTypeObject *)tensor) < 0)
         return NULL;
     Py_XSETREF(steal_from_pointer, Py_NewRef(steal));
+    steal_keeps_handle = 0;
+    if (!tw_shim.to_pyobject && test_steal() < 0)
+        return NULL;
     Py_XSETREF(tw_tensor_type, (PyTypeObject *)Py_NewRef(tensor));
     Py_XSETREF(tw_parameter_type, (PyTypeObject *)Py_NewRef(parameter));
     Py_XSETREF(tw_tensor_base, (PyTypeObject *)Py_NewRef(base));
