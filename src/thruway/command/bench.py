@@ -73,9 +73,18 @@ def _read(lines: Any, say: Callable[[str], None]) -> Row | None:
 def calls_to_pay(row: Row) -> int | None:
     """After how many calls the first call's cost beyond an eager call is earned back; None where compiled is not faster."""
     gain = (row["eager_ms"] - row["compiled_ms"]) / 1e3
-    if gain <= 0 or row["speedup_low"] <= 1:
+    if gain <= 0 or not is_faster(row):
         return None
     return max(1, math.ceil((row["first_s"] - row["eager_ms"] / 1e3) / gain))
+
+
+def is_faster(row: Row) -> bool:
+    """Whether the whole interval lies at least one percent above eager."""
+    return row["speedup_low"] > 1.01
+
+
+def is_slower(row: Row) -> bool:
+    return row["speedup_high"] < 0.99
 
 
 def sentence(rows: Sequence[Row]) -> str:
@@ -86,9 +95,8 @@ def sentence(rows: Sequence[Row]) -> str:
 
 
 def _clause(name: str, rows: Sequence[Row]) -> str:
-    faster = [row for row in rows if row["speedup_low"] > 1]
-    slower = [row for row in rows if row["speedup_high"] < 1]
-    same = [row for row in rows if row not in faster and row not in slower]
+    faster, slower = [row for row in rows if is_faster(row)], [row for row in rows if is_slower(row)]
+    same = [row for row in rows if not is_faster(row) and not is_slower(row)]
     parts = []
     if faster:
         pays = sorted({row["calls_to_pay"] for row in faster})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 import torch
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -57,7 +58,7 @@ def bench(models, batches, against, mode, dtype, device, threads, rounds, second
     if not rows:
         raise click.ClickException("nothing could be measured")
     said = benches.sentence(rows)
-    OUT.print(_table(rows))
+    OUT.print(*_tables(rows))
     OUT.print(said, soft_wrap=True)
     if json_file:
         json_file.write_text(json.dumps({"machine": benches.machine(), "rows": rows, "sentence": said}, indent=2) + "\n")
@@ -78,39 +79,47 @@ def _measure_all(wanted: Sequence[benches.Job]) -> list[benches.Row]:
     return rows
 
 
-COLUMNS = {
-    "model": "left", "batch": "right", "compiler": "left", "first call s (CPU)": "right", "eager ms": "right", "compiled ms": "right",
-    "speedup (95 %)": "right", "aa": "right", "max error": "right", "graphs/ breaks/ recompiles": "center", "peak MB (eager)": "right",
-    "pays after calls": "right",
-}
-
-
-def _table(rows: Sequence[benches.Row]) -> Table:
+def _tables(rows: Sequence[benches.Row]) -> list[Table]:
+    """Two tables that fit 80 columns: what steady calls gain, and what it costs."""
     where, first = benches.machine(), rows[0]
     chip = where["processor"] if first["device"] == "cpu" else where["gpu"]
-    table = Table(
-        title=f"{first['dtype']} on {chip}, {first['used_threads']} thread(s), torch {where['torch']}",
-        caption="ms: medians of interleaved rounds; speedup: median of the rounds' ratios; aa: eager against itself, the noise",
-    )
-    for heading, side in COLUMNS.items():
-        table.add_column(heading, justify=side, min_width=max(map(len, heading.split())))
+    title = f"{first['dtype']} on {chip}, {first['used_threads']} thread(s), torch {where['torch']}"
+    steady = _table(title, "medians of interleaved rounds; aa: eager against itself, the noise",
+                    ("eager ms", "compiled ms", "speedup", "95 %", "aa"), rows, _steady_cells)
+    cost = _table("", "first call with empty caches, wall and CPU; pays after: calls; g/b/r: graphs/breaks/recompiles; MB: peak",
+                  ("first s", "CPU s", "pays after", "error", "g/b/r", "MB", "eager MB"), rows, _cost_cells)
+    return [steady, cost]
+
+
+def _table(title: str, caption: str, headings: Sequence[str], rows: Sequence[benches.Row], cells: Callable[[benches.Row], list[str]]) -> Table:
+    table = Table(title=title or None, caption=caption, box=box.HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False, show_lines=False)
+    table.add_column("model", overflow="fold", min_width=11)
+    table.add_column("batch", justify="right", no_wrap=True)
+    table.add_column("compiler", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*_cells(row))
+        table.add_row(row["model"], _or_dash(row["batch"]), row["compiler"], *cells(row))
     return table
 
 
-def _cells(row: benches.Row) -> list[str]:
+def _steady_cells(row: benches.Row) -> list[str]:
+    interval = f"{row['speedup_low']:.2f}–{row['speedup_high']:.2f}"
+    return [f"{row['eager_ms']:.3f}", f"{row['compiled_ms']:.3f}", f"{row['speedup']:.2f}", interval, f"{row['aa']:.2f}"]
+
+
+def _cost_cells(row: benches.Row) -> list[str]:
     return [
-        row["model"], _or_dash(row["batch"]), benches.NAMES[row["compiler"]],
-        f"{row['first_s']:.2f} ({row['first_cpu_s']:.2f})", f"{row['eager_ms']:.3f}", f"{row['compiled_ms']:.3f}",
-        f"{row['speedup']:.2f} ({row['speedup_low']:.2f}–{row['speedup_high']:.2f})", f"{row['aa']:.2f}", f"{row['error']:.1e}",
+        f"{row['first_s']:.2f}", f"{row['first_cpu_s']:.2f}",
+        "never" if row["calls_to_pay"] is None else str(row["calls_to_pay"]),
+        f"{row['error']:.0e}",
         "/".join(_or_dash(row[name]) for name in ("graphs", "graph_breaks", "recompiles")),
-        f"{row['peak_mb']:.0f} ({row['eager_peak_mb']:.0f})", _or_dash(row["calls_to_pay"], "never"),
+        f"{row['peak_mb']:.0f}", f"{row['eager_peak_mb']:.0f}",
     ]
 
 
-def _or_dash(value: object, dash: str = "–") -> str:
-    return dash if value is None else str(value)
+def _or_dash(value: object) -> str:
+    return "–" if value is None else str(value)
 
 
 @main.command()
