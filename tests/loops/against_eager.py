@@ -6,18 +6,18 @@ import numpy as np
 import torch
 from torch import fx
 
-from thruway.core.sizes import symbol
 from thruway.loops.evaluate import Argument, evaluate
 from thruway.loops.ir import Extern, Program
 from thruway.loops.lower import lower
+from thruway.loops.verify import verify
 from thruway.shapes.meta import TensorMeta
 
 torch.set_num_threads(1)
 TOLERANCE = {torch.float64: (1e-10, 1e-12), torch.float32: (1.3e-6, 1e-6), torch.bfloat16: (8e-3, 1e-5), torch.float16: (1e-3, 1e-5)}
 
 
-def meta_of(x, names=None):
-    """TensorMeta of a real tensor, or of what it stands for; `names` maps sizes to symbols."""
+def meta_of(x):
+    """TensorMeta of a real tensor, or of each in a tuple."""
     if isinstance(x, torch.Tensor):
         return TensorMeta(tuple(x.shape), tuple(x.stride()), str(x.dtype).removeprefix("torch."), str(x.device), offset=x.storage_offset())
     if isinstance(x, (tuple, list)):
@@ -109,6 +109,7 @@ def run_call(target, *args, **kwargs) -> tuple[Program, list, list]:
     value = target(*copied(args), **{k: copied(v) for k, v in kwargs.items()})
     graph, tensors = one_node_graph(target, args, kwargs, value)
     program = lower(graph)
+    verify(program)
     result = evaluate(program, [to_numpy(t) for t in tensors], TorchExterns())
     assert not result.failed
     eager = list(value) if isinstance(value, (tuple, list)) else [value]

@@ -30,6 +30,7 @@ from thruway.loops.ir import (
     Load,
     Node,
     Op,
+    Phase,
     Program,
     Reduce,
     Scan,
@@ -96,6 +97,7 @@ class Scope:
     shape: tuple[int, ...]
     vars: dict[str, Array] = field(default_factory=dict)
     mask: Array | None = None
+    known: dict[int, Array] = field(default_factory=dict)           # values of shared expressions, by identity
 
 
 class Machine:
@@ -104,6 +106,7 @@ class Machine:
     def __init__(self, buffers: Mapping[str, Buffer], size_values: dict[str, int], externs: Externs):
         self.buffers, self.sizes, self.externs = dict(buffers), size_values, externs
         self.storage: dict[str, Array] = {}
+        self.rows: dict[str, tuple[Size, ...]] = {}                 # scratch buffer → the outer axes in front of its own
         self.failed = False
 
     def number(self, size: SizeLike) -> int:
@@ -147,7 +150,7 @@ class Machine:
                 scope = self.scope(axes)
                 self.array(out)[...] = np.broadcast_to(self.value(value, scope), scope.shape)
             case Update(target, axes, index, value, mode):
-                self.store(self.array(target), index, value, mode, self.scope(axes), self.buffers[target].dtype)
+                self.store(target, index, value, mode, self.scope(axes))
             case Scan(out, axes, axis, op, value):
                 scope = self.scope(axes)
                 values = np.broadcast_to(self.value(value, scope), scope.shape)
@@ -174,6 +177,11 @@ class Machine:
 
     def value(self, x: Expr, scope: Scope) -> Array:
         """The values of `x` over the scope's points, as an array that broadcasts to its shape."""
+        if id(x) not in scope.known:
+            scope.known[id(x)] = self._value(x, scope)
+        return scope.known[id(x)]
+
+    def _value(self, x: Expr, scope: Scope) -> Array:
         match x:
             case Literal(value, dtype):
                 return convert(np.asarray(value), "float64" if isinstance(value, float) else "int64", dtype)
@@ -203,7 +211,7 @@ class Machine:
 
     def _place(self, name: str, index: Sequence[Index], scope: Scope) -> tuple[Array, tuple[Array, ...]]:
         """The buffer's array and index arrays, kept inside it where the mask says that nobody looks."""
-        array = self.array(name)
+        array, index = self.array(name), (*self.rows.get(name, ()), *index)
         if len(index) != array.ndim:
             raise IndexError(f"{name} has {array.ndim} dimensions, read at {len(index)} coordinates")
         return array, tuple([self._coordinate(at, n, name, scope) for at, n in zip(index, array.shape)])
@@ -267,17 +275,18 @@ class Machine:
             case _:
                 raise TypeError(f"not an atom of a size: {atom!r}")
 
-    def store(self, array: Array, index: Sequence[Index], value: Expr, mode: str, scope: Scope, dtype: str) -> None:
-        """array[index] (mode)= value at each point, in order of the points."""
+    def store(self, name: str, index: Sequence[Index], value: Expr, mode: str, scope: Scope) -> None:
+        """name[index] (mode)= value at each point, in order of the points."""
         values = np.broadcast_to(self.value(value, scope), scope.shape).reshape(-1)
-        where = tuple([np.broadcast_to(self._coordinate(at, n, "target", scope), scope.shape).reshape(-1) for at, n in zip(index, array.shape)])
+        array, place = self._place(name, index, scope)
+        where = tuple([np.broadcast_to(one, scope.shape).reshape(-1) for one in place])
         if not where:
             where, array = (np.zeros(values.size, np.int64),), array.reshape(1)
         if mode == "set":
             array[where] = values
-        elif dtype == "bfloat16":
+        elif self.buffers[name].dtype == "bfloat16":
             for position, one in zip(zip(*where), values):
-                array[position] = convert(_COMBINE[mode](array[position], one), "float32", dtype)
+                array[position] = convert(_COMBINE[mode](array[position], one), "float32", "bfloat16")
         else:
             _COMBINE[mode].at(array, where, values)
 
@@ -306,26 +315,24 @@ class Machine:
         rows = {buffer.name: Buffer(buffer.name, buffer.dtype, (*outer.shape, *buffer.sizes), None) for buffer in kernel.scratch}
         inside = Machine({**self.buffers, **rows}, self.sizes, self.externs)
         inside.storage = self.storage
-        prefix = {name: tuple([axis.index for axis in kernel.outer]) for name in rows}
+        inside.rows = dict.fromkeys(rows, tuple([axis.index for axis in kernel.outer]))
         for phase in kernel.phases:
-            inside.phase(phase, outer, prefix, kernel.scan)
+            inside.phase(phase, outer, kernel.scan)
         for name in rows:
             self.storage.pop(name, None)
         self.failed = self.failed or inside.failed
 
-    def phase(self, phase, outer: Scope, prefix: Mapping[str, tuple[Size, ...]], running: Axis | None) -> None:
+    def phase(self, phase: Phase, outer: Scope, running: Axis | None) -> None:
         """Lets, then stores, then reductions; with `running`, reductions along it give what they have come to at each point."""
         scope = self.scope(phase.inner, outer)
         for let in phase.lets:
-            scope.vars[let.var] = self.value(_in_rows(let.value, prefix), scope)
-        values = [np.broadcast_to(self.value(_in_rows(r.value, prefix), scope), scope.shape) for r in phase.reductions]
+            scope.vars[let.var] = self.value(let.value, scope)
+        values = [np.broadcast_to(self.value(r.value, scope), scope.shape) for r in phase.reductions]
         if running is not None and running in phase.inner:
             along = len(outer.shape) + phase.inner.index(running)
             scope.vars.update({r.var: scan(r.op, v, along, r.dtype) for r, v in zip(phase.reductions, values)})
         for store in phase.stores:
-            index = (*prefix.get(store.buffer, ()), *[at if isinstance(at, (int, Size)) else _in_rows(at, prefix) for at in store.index])
-            dtype = self.buffers[store.buffer].dtype
-            self.store(self.array(store.buffer), index, _in_rows(store.value, prefix), store.mode, scope, dtype)
+            self.store(store.buffer, store.index, store.value, store.mode, scope)
         for reduction, value in zip(phase.reductions, values) if running is None else ():
             outer.vars[reduction.var] = reduce(reduction.op, value, len(phase.inner), reduction.dtype)
         if not phase.inner:
@@ -338,24 +345,3 @@ _COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maxi
 def _widen(x: Array, count: int) -> Array:
     return np.asarray(x).reshape(*np.shape(x), *([1] * count))
 
-
-def _in_rows(x: Expr, prefix: Mapping[str, tuple[Size, ...]]) -> Expr:
-    """`x` with the outer axes put in front of each scratch buffer's coordinates."""
-    match x:
-        case Literal() | IndexValue() | Var():
-            return x
-        case Load(buffer, index, dtype):
-            inner = [at if isinstance(at, (int, Size)) else _in_rows(at, prefix) for at in index]
-            return Load(buffer, (*prefix.get(buffer, ()), *inner), dtype)
-        case Op(name, args, dtype):
-            return Op(name, tuple([_in_rows(a, prefix) for a in args]), dtype)
-        case Cast(inner, dtype):
-            return Cast(_in_rows(inner, prefix), dtype)
-        case Within(conditions, then, other, dtype):
-            return Within(conditions, _in_rows(then, prefix), _in_rows(other, prefix), dtype)
-        case Reduce(op, axes, inner, dtype):
-            return Reduce(op, axes, _in_rows(inner, prefix), dtype)
-        case CheckIndex(inner, size, wrap, dtype):
-            return CheckIndex(_in_rows(inner, prefix), size, wrap, dtype)
-        case _:
-            raise TypeError(f"not a loop expression: {x!r}")

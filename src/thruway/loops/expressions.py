@@ -63,22 +63,26 @@ def with_children(x: Expr, new: tuple[Expr, ...]) -> Expr:
             raise TypeError(f"not a loop expression: {x!r}")
 
 
-def rewrite(x: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """`x` with `change` applied bottom-up; unchanged parts are shared."""
-    old = children(x)
-    new = tuple([rewrite(child, change) for child in old])
-    if any(a is not b for a, b in zip(old, new)):
-        x = with_children(x, new)
-    return change(x)
+def rewrite(x: Expr, change: Callable[[Expr], Expr], seen: dict[int, Expr] | None = None) -> Expr:
+    """`x` with `change` applied bottom-up. Expressions are graphs: what is shared is changed once and stays shared."""
+    seen = {} if seen is None else seen
+    if id(x) not in seen:
+        old = children(x)
+        new = tuple([rewrite(child, change, seen) for child in old])
+        seen[id(x)] = change(x if all(a is b for a, b in zip(old, new)) else with_children(x, new))
+    return seen[id(x)]
 
 
 def walk(x: Expr) -> Iterator[Expr]:
-    """`x` and everything in it, outside in."""
+    """`x` and each distinct expression in it, outside in."""
+    seen: set[int] = set()
     stack = [x]
     while stack:
         x = stack.pop()
-        yield x
-        stack.extend(children(x))
+        if id(x) not in seen:
+            seen.add(id(x))
+            yield x
+            stack.extend(children(x))
 
 
 def loads(x: Expr, buffer: str | None = None) -> list[Load]:

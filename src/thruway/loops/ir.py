@@ -6,7 +6,7 @@
              | Scan(out, axes, axis, op, value)          running op along one axis (cumsum, cumprod, …)
              | Extern(op, args, outs, mutates)           a library call that stays whole (matrix product, convolution, …)
     expr     = Literal(value, dtype) | Load(buffer, index) | IndexValue(size, dtype) | Op(name, args, dtype)
-             | Cast(x, dtype) | Within(conditions, then, other) | Reduce(op, axes, x, dtype) | CheckIndex(x, size, wrap, message)
+             | Cast(x, dtype) | Within(conditions, then, other) | Reduce(op, axes, x, dtype) | CheckIndex(x, size, wrap)
              | Var(name, dtype)                          only in kernels: a scalar computed earlier in the kernel
     index    = one coordinate per dimension of the buffer: a Size over axis symbols, or an integer expr (a gather)
     kernel   = Kernel(name, outer, phases)               what scheduling makes of a group of nodes; see `Phase`
@@ -54,10 +54,18 @@ class Axis:
         return symbol(self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Literal:
+    """A constant. Equal only where its text is: 0.0 differs from -0.0, and nan equals nan."""
+
     value: bool | int | float | complex
     dtype: str
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Literal and self.dtype == other.dtype and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.dtype))
 
 
 @dataclass(frozen=True, slots=True)
