@@ -1,0 +1,32 @@
+/* Entries and the compiled callable; the frame hook runs entries too. */
+#ifndef TW_DISPATCH_H
+#define TW_DISPATCH_H
+#include "guard.h"
+#include "state.h"
+
+typedef struct {
+    PyObject_HEAD
+    GuardProgram *guards;
+    PyObject *graph, *finish, *kept; /* graph and finish: NULL where there is none */
+    TorchState state;
+    int single_output, hooked;       /* hooked: the frame hook is on while `finish` or the original function runs */
+    long hits;
+} Entry;
+
+extern PyTypeObject tw_entry_type;
+
+int tw_dispatch_init(PyObject *module);
+
+static inline int tw_runs_eager(const Entry *entry) { return !entry->graph && !entry->finish; }
+/* 1 where the entry is for this state and its guards hold; `inputs` then has tw_guards_inputs() new references */
+int tw_entry_matches(Entry *entry, const TorchState *state, PyObject *function, PyObject *const *locals, Py_ssize_t nlocals, PyObject **inputs);
+/* Runs the graph and `finish`; gives up the references in `inputs`. NULL with an exception, RegionFailed among them. */
+PyObject *tw_run_entry(Entry *entry, PyObject *const *locals, Py_ssize_t nlocals, PyObject **inputs);
+
+/* hook.c */
+int tw_hook_init(PyObject *module);
+void tw_hook_enter(void);
+void tw_hook_exit(void);
+int tw_hook_pause(void);         /* hook off in this thread; gives what tw_hook_resume takes */
+void tw_hook_resume(int depth);
+#endif
