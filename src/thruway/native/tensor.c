@@ -32,6 +32,11 @@ ShimError tw_check(ShimError error, const char *what)
 
 PyObject *tw_wrap(TensorHandle handle)
 {
+    if (tw_shim.wrap_moved) {
+        PyObject *result = tw_shim.wrap_moved(handle);
+        tw_shim.delete_tensor_object(handle);
+        return result;
+    }
     if (tw_shim.to_pyobject) {
         void *result = NULL;
         ShimError error = tw_shim.to_pyobject(handle, NULL, &result);
@@ -95,6 +100,7 @@ static int fill_shim(void)
         {"aoti_torch_grad_mode_is_enabled", &tw_shim.grad_mode_is_enabled, 1},
         {"aoti_torch_grad_mode_set_enabled", &tw_shim.grad_mode_set_enabled, 1},
         {"aoti_torch_call_dispatcher", &tw_shim.call_dispatcher, 1},
+        {"_Z16THPVariable_WrapON2at10TensorBaseE", &tw_shim.wrap_moved, 0},
         {"torch_tensor_to_pyobject", &tw_shim.to_pyobject, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -137,7 +143,7 @@ static PyObject *bind_torch(PyObject *module, PyObject *args)
         return NULL;
     Py_XSETREF(steal_from_pointer, Py_NewRef(steal));
     steal_keeps_handle = 0;
-    if (!tw_shim.to_pyobject && test_steal() < 0)
+    if (!tw_shim.wrap_moved && !tw_shim.to_pyobject && test_steal() < 0)
         return NULL;
     Py_XSETREF(tw_tensor_type, (PyTypeObject *)Py_NewRef(tensor));
     Py_XSETREF(tw_parameter_type, (PyTypeObject *)Py_NewRef(parameter));

@@ -31,6 +31,7 @@ typedef struct {
     bool (*grad_mode_is_enabled)(void);
     void (*grad_mode_set_enabled)(bool);
     ShimError (*call_dispatcher)(const char *op, const char *overload, uint64_t *stack);
+    PyObject *(*wrap_moved)(TensorHandle); /* torch's own THPVariable_Wrap(at::TensorBase &&): 60 ns less than the next; else NULL */
     ShimError (*to_pyobject)(TensorHandle, void *type, void **); /* 2.14 and later, else NULL */
 } TorchShim;
 
