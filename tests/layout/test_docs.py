@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 
-from layout import tree
-
 import thruway
+from layout import tree
 
 
 def _settings_page():
