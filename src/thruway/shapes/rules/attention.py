@@ -8,7 +8,7 @@ from thruway.core.dtypes import FLOATS
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import require
 from thruway.shapes.rules.dims import fresh
-from thruway.shapes.rules.strides import Sizes, broadcast
+from thruway.shapes.rules.strides import Sizes, broadcast, preserved_strides
 
 Rule = Callable[..., object]
 MATH, FLASH = 0, 1
@@ -71,8 +71,8 @@ def _attention(q: TensorMeta, k: TensorMeta, v: TensorMeta, mask: TensorMeta | N
 
 
 def _flash_result(q: TensorMeta) -> TensorMeta:
-    b, h, t, d = q.sizes
-    return TensorMeta(q.sizes, (t * h * d, d, h * d, 1), q.dtype, q.device)
+    """The query's layout without gaps."""
+    return TensorMeta(q.sizes, preserved_strides(q.sizes, q.strides), q.dtype, q.device)
 
 
 def _flash_for_cpu(q: TensorMeta, k: TensorMeta, v: TensorMeta, dropout: float = 0.0, is_causal: bool = False, *,

@@ -96,16 +96,22 @@ def _index_select(x: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:
     dim = wrap_dim(dim, len(x.sizes))
     require(len(index.sizes) <= 1 and index.dtype in ("int64", "int32") and index.device == x.device, "index_select's index")
     count = index.sizes[0] if index.sizes else 1
+    _check_reach(x, dim, count)
     if not x.sizes:
         require(count == 1, "index_select of a 0-dim tensor")
         return fresh(x, ())
     return fresh(x, tuple(count if d == dim else s for d, s in enumerate(x.sizes)))
 
 
+def _check_reach(x: TensorMeta, dim: int, count: SizeLike) -> None:
+    require(count == 0 or not x.sizes or x.sizes[dim] != 0, "an index into a dimension of size 0")
+
+
 def _check_gather(x: TensorMeta, dim: int, index: TensorMeta, bound_dim: bool) -> None:
     dim = wrap_dim(dim, len(x.sizes))
     require(index.dtype in ("int64", "int32") and index.device == x.device, "the index's dtype or device")
     if all(s != 0 for s in index.sizes):
+        _check_reach(x, dim, 1)
         require(len(index.sizes or (1,)) == len(x.sizes or (1,)), f"index of {index.sizes} into {x.sizes}")
         for d, (i, s) in enumerate(zip(index.sizes, x.sizes)):
             require(i <= s or (d == dim and not bound_dim), f"index of {index.sizes} into {x.sizes}")
@@ -139,6 +145,7 @@ def _index_write(x: TensorMeta, dim: int, index: TensorMeta, source: TensorMeta,
     require(len(index.sizes) <= 1 and index.dtype in ("int64", "int32") and source.dtype == x.dtype, "the index or dtype of an indexed write")
     require(x.device == index.device == source.device, "an indexed write across devices")
     count = index.sizes[0] if index.sizes else 1
+    _check_reach(x, dim, count)
     if x.sizes and source.sizes:
         require(len(source.sizes) == len(x.sizes), "an indexed write of another rank")
         want = tuple(count if d == dim else s for d, s in enumerate(x.sizes))
@@ -154,8 +161,9 @@ def _index_copy(x: TensorMeta, dim: int, index: TensorMeta, source: TensorMeta) 
 
 
 def _index_fill(x: TensorMeta, dim: int, index: TensorMeta, value: object) -> TensorMeta:
-    wrap_dim(dim, len(x.sizes))
+    dim = wrap_dim(dim, len(x.sizes))
     require(len(index.sizes) <= 1 and index.dtype == "int64", "index_fill's index")
+    _check_reach(x, dim, index.sizes[0] if index.sizes else 1)
     require(not isinstance(value, TensorMeta) or not value.sizes, "index_fill's value")
     return TensorMeta(x.sizes, preserved_strides(x.sizes, x.strides), x.dtype, x.device)
 

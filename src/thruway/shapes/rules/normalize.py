@@ -28,9 +28,10 @@ def _check_normalized(x: TensorMeta, shape: Sequence[SizeLike], *params: TensorM
 
 def _same_dtypes(x: TensorMeta, *params: TensorMeta | None) -> None:
     """All alike, or float32 parameters beside bf16 or fp16 data."""
-    for p in params:
-        require(p is None or p.dtype == x.dtype or (p.dtype == "float32" and x.dtype in ("bfloat16", "float16")),
-                f"a norm of {x.dtype} with parameters of another dtype")
+    kinds = {p.dtype for p in params if p is not None}
+    require(len(kinds) <= 1, "a norm's parameters of different dtypes")
+    require(kinds <= {x.dtype} or (kinds == {"float32"} and x.dtype in ("bfloat16", "float16")),
+            f"a norm of {x.dtype} with parameters of another dtype")
 
 
 def _layer_norm(x: TensorMeta, shape: Sequence[SizeLike], weight: TensorMeta | None = None, bias: TensorMeta | None = None,

@@ -11,8 +11,9 @@ from functools import partial
 from thruway.core.dtypes import COMPLEX
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import refuse, require
+from thruway.shapes.rules.dims import fresh
 from thruway.shapes.rules.promote import REAL_OF, as_float, category, result_dtype
-from thruway.shapes.rules.strides import broadcast, iterator_strides
+from thruway.shapes.rules.strides import broadcast, iterator_strides, preserved_strides
 
 Rule = Callable[..., object]
 
@@ -83,8 +84,31 @@ def _ordered_bool(operands: list[object]) -> str:
     return "bool"
 
 
-def _not_int_bool(operands: list[object]) -> str:
-    return "bool"
+def _ordered(operands: list[object]) -> str:
+    dtype = _no_complex(operands)
+    require(dtype != "bool", "operator not defined for bool tensors")
+    return dtype
+
+
+def _bits(operands: list[object]) -> str:
+    dtype = _integral(operands)
+    require(dtype != "bool", "shifts of bool")
+    return dtype
+
+
+def _not_integral(operands: list[object]) -> str:
+    dtype = result_dtype(operands)
+    require(category(dtype) >= 2, f"operator not defined for {dtype}")
+    return dtype
+
+
+def _angle(operands: list[object]) -> str:
+    return as_float(_real(operands))
+
+
+def _magnitude(operands: list[object]) -> str:
+    require(result_dtype(operands) != "bool", "abs of bool")
+    return _real(operands)
 
 
 def _elementwise(kind: Callable[[list[object]], str], count: int, *args: object, **kwargs: object) -> TensorMeta:
@@ -94,10 +118,21 @@ def _elementwise(kind: Callable[[list[object]], str], count: int, *args: object,
     return iterate([a for a in operands if isinstance(a, TensorMeta)], kind(operands))
 
 
+def _with_number(kind: Callable[[list[object]], str], x: object, y: object, *_: object) -> TensorMeta:
+    """Two operands of which a number counts as a 0-dim tensor, so that TensorIterator sees two shapes."""
+    dtype = kind([x, y])
+    metas = [m if isinstance(m, TensorMeta) else TensorMeta((), (), dtype, "cpu") for m in (x, y)]
+    return iterate(metas, dtype)
+
+
 def _subtract(*args: object, **kwargs: object) -> TensorMeta:
     for a in args[:2]:
         require(a.dtype != "bool" if isinstance(a, TensorMeta) else not isinstance(a, bool), "subtraction with a bool")
     return _alpha(*args, **kwargs)
+
+
+def _reversed_subtract(x: TensorMeta, y: TensorMeta, alpha: object = 1) -> TensorMeta:
+    return _subtract(y, x, alpha=alpha)
 
 
 def _alpha(*args: object, alpha: object = 1, **kwargs: object) -> TensorMeta:
@@ -108,13 +143,11 @@ def _alpha(*args: object, alpha: object = 1, **kwargs: object) -> TensorMeta:
     require(not isinstance(alpha, bool) or dtype == "bool", "a bool alpha for numbers")
     require(not isinstance(alpha, float) or category(dtype) >= 2, "a floating alpha for integers")
     require(not isinstance(alpha, complex) or category(dtype) == 3, "a complex alpha for reals")
-    return _elementwise(_default, 2, *args)
+    return _with_number(_default, *args[:2])
 
 
 def _division(x: object, y: object, *, rounding_mode: str | None = None) -> TensorMeta:
-    if rounding_mode is None:
-        return _elementwise(_float, 2, x, y)
-    return _elementwise(_no_complex, 2, x, y)
+    return _with_number(_float if rounding_mode is None else _ordered, x, y)
 
 
 def _where(condition: TensorMeta, x: object, y: object) -> TensorMeta:
@@ -124,27 +157,40 @@ def _where(condition: TensorMeta, x: object, y: object) -> TensorMeta:
 
 
 def _masked_fill(x: TensorMeta, mask: TensorMeta, value: object) -> TensorMeta:
-    require(mask.dtype == "bool", "masked_fill needs a bool mask")
+    """Eager expands both, clones x so, and writes into that."""
+    require(mask.dtype == "bool" and mask.device == x.device, "masked_fill needs a bool mask")
     require(not isinstance(value, TensorMeta) or not value.sizes, "masked_fill's value must be 0-dim")
-    if isinstance(value, (int, float, complex)):
-        require(category(result_dtype([value])) <= category(x.dtype) or category(result_dtype([value])) < 3, "masked_fill with a complex value")
-    else:
-        require(category(value.dtype) < 3 or category(x.dtype) == 3, "masked_fill with a complex value")
-    made = iterate([x, mask], x.dtype)
-    from_x = broadcast([x.sizes, mask.sizes])
-    if from_x == x.sizes:
-        return made
-    return TensorMeta(from_x, made.strides, x.dtype, made.device)
+    kind = category(value.dtype if isinstance(value, TensorMeta) else result_dtype([value]))
+    require(kind < 3 or category(x.dtype) == 3, "masked_fill of real numbers with a complex value")
+    sizes = broadcast([x.sizes, mask.sizes])
+    if sizes == x.sizes:
+        return TensorMeta(sizes, preserved_strides(sizes, x.strides), x.dtype, x.device)
+    return fresh(x, sizes)
 
 
 def _power(x: object, y: object) -> TensorMeta:
-    if isinstance(y, int) and not isinstance(y, bool) and y < 0 and isinstance(x, TensorMeta):
-        require(category(x.dtype) >= 2, "integers to negative integer powers")
-    return _elementwise(_default, 2, x, y)
+    dtype = result_dtype([x, y])
+    require(dtype != "bool", "powers of bool")
+    if isinstance(x, TensorMeta):
+        require(not isinstance(y, int) or y >= 0 or category(x.dtype) >= 2, "integers to negative integer powers")
+        return _elementwise(_default, 2, x, y)
+    if x == 1:
+        return fresh(y, y.sizes, dtype)             # eager fills a new tensor
+    return _with_number(_default, x, y)
 
 
-def _sigmoid_like(x: TensorMeta) -> TensorMeta:
-    return iterate([x], as_float(x.dtype))
+def _packed(kind: Callable[[list[object]], str], x: TensorMeta, *_: object) -> TensorMeta:
+    """Unary operators that eager writes into a tensor it allocated empty: the result is contiguous."""
+    return fresh(x, x.sizes, kind([x]))
+
+
+def _square(x: TensorMeta) -> TensorMeta:
+    return iterate([x], result_dtype([x, 2]))
+
+
+def _threshold(x: TensorMeta, *limits: object) -> TensorMeta:
+    require(x.dtype not in ("bool", "uint8") and x.dtype not in COMPLEX, f"hardtanh of {x.dtype}")
+    return fresh(x, x.sizes)
 
 
 def _dropout_like(x: TensorMeta, p: object = 0.5, generator: object = None) -> TensorMeta:
@@ -162,42 +208,53 @@ def _rows(kind: Callable[[list[object]], str], count: int, names: str) -> dict[s
     return {f"aten::{name}": partial(_elementwise, kind, count) for name in names.split()}
 
 
+def _pairs(kind: Callable[[list[object]], str], names: str) -> dict[str, Rule]:
+    return {f"aten::{name}": partial(_with_number, kind) for name in names.split()}
+
+
 RULES: dict[str, Rule] = {
     **_rows(_float, 1, "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sigmoid "
-                       "reciprocal"),
-    **_rows(_float_no_complex, 1, "erf erfc erfinv lgamma digamma special_i0 i0 sinc"),
-    **_rows(_no_complex, 1, "ceil floor trunc round relu relu6 frac round.decimals"),
+                       "reciprocal sinc"),
+    **_rows(_float_no_complex, 1, "erf erfc erfinv lgamma digamma special_i0 i0 logit"),
+    **_rows(_ordered, 1, "ceil floor trunc round relu"),
+    **_rows(_floating_only, 1, "frac round.decimals"),
     **_rows(_no_bool, 1, "neg"),
-    **_rows(_real, 1, "abs angle"),
-    **_rows(_default, 1, "square positive sgn conj_physical"),
+    **_rows(_magnitude, 1, "abs"),
+    **_rows(_angle, 1, "angle"),
+    **_rows(_default, 1, "sgn"),
     **_rows(_no_complex, 1, "sign"),
     **_rows(_integral, 1, "bitwise_not"),
     **_rows(_bool, 1, "isnan logical_not isinf isfinite"),
     **_rows(_ordered_bool, 1, "signbit isposinf isneginf"),
-    **_rows(_floating_only, 1, "gelu mish hardswish hardsigmoid elu celu selu leaky_relu softplus log_sigmoid "
-                               "softshrink hardshrink tanhshrink"),
-    **_rows(_floating_only, 1, "logit"),
-    **_rows(_default, 1, "silu nan_to_num"),
-    **_rows(_no_complex, 1, "hardtanh threshold"),
-    **_rows(_default, 2, "mul.Tensor mul.Scalar"),
-    **_rows(_float, 2, "div.Scalar true_divide.Tensor xlogy.Tensor"),
-    **_rows(_float_no_complex, 2, "atan2"),
-    **_rows(_no_complex, 2, "maximum minimum fmax fmin floor_divide floor_divide.Scalar remainder.Tensor remainder.Scalar fmod.Tensor "
-                            "fmod.Scalar heaviside clamp_min clamp_max clamp_min.Tensor clamp_max.Tensor hypot copysign.Tensor"),
-    **_rows(_no_complex, 3, "clamp clamp.Tensor clip"),
-    **_rows(_integral, 2, "bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar"),
-    **_rows(_integral, 2, "bitwise_left_shift.Tensor bitwise_right_shift.Tensor bitwise_left_shift.Tensor_Scalar "
-                          "bitwise_right_shift.Tensor_Scalar __lshift__.Scalar __rshift__.Scalar __lshift__.Tensor __rshift__.Tensor"),
-    **_rows(_bool, 2, "eq.Tensor eq.Scalar ne.Tensor ne.Scalar logical_and logical_or logical_xor"),
-    **_rows(_ordered_bool, 2, "lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor ge.Scalar"),
+    **_rows(_floating_only, 1, "gelu mish hardswish hardsigmoid elu celu selu leaky_relu softplus log_sigmoid softshrink hardshrink"),
+    **_rows(_not_integral, 1, "silu"),
+    **_rows(_ordered, 1, "threshold"),
+    **_pairs(_default, "mul.Tensor mul.Scalar"),
+    **_pairs(_float, "div.Scalar"),
+    **_pairs(_float_no_complex, "atan2 xlogy.Tensor copysign.Tensor"),
+    **_pairs(_no_complex, "maximum minimum fmax fmin"),
+    **_pairs(_ordered, "floor_divide floor_divide.Scalar remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar"),
+    **_pairs(_floating_only, "hypot"),
+    **_rows(_ordered, 2, "clamp_min clamp_max"),
+    **_rows(_no_complex, 2, "clamp_min.Tensor clamp_max.Tensor"),
+    **_rows(_ordered, 3, "clamp clamp.Tensor clip"),
+    **_pairs(_integral, "bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar"),
+    **_pairs(_bits, "bitwise_left_shift.Tensor bitwise_right_shift.Tensor bitwise_left_shift.Tensor_Scalar "
+                    "bitwise_right_shift.Tensor_Scalar __lshift__.Scalar __rshift__.Scalar __lshift__.Tensor __rshift__.Tensor"),
+    **_pairs(_bool, "eq.Tensor eq.Scalar ne.Tensor ne.Scalar logical_and logical_or logical_xor"),
+    **_pairs(_ordered_bool, "lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor ge.Scalar"),
     **_rows(_default, 3, "addcmul"),
-    **_rows(_float, 3, "addcdiv"),
+    **_rows(_not_integral, 3, "addcdiv"),
+    "aten::square": _square,
+    "aten::hardtanh": _threshold,
+    "aten::relu6": _threshold,
+    "aten::nan_to_num": partial(_packed, _default),
     "aten::add.Tensor": _alpha,
     "aten::add.Scalar": _alpha,
     "aten::sub.Tensor": _subtract,
     "aten::sub.Scalar": _subtract,
     "aten::rsub.Scalar": _subtract,
-    "aten::rsub.Tensor": _subtract,
+    "aten::rsub.Tensor": _reversed_subtract,
     "aten::div.Tensor": _division,
     "aten::div.Tensor_mode": _division,
     "aten::div.Scalar_mode": _division,

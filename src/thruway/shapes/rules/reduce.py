@@ -90,8 +90,15 @@ def _any(x: TensorMeta, dims: Dims = None, keepdim: bool = False) -> TensorMeta:
 
 
 def _any_dims(x: TensorMeta, dims: Dims = None, keepdim: bool = False) -> TensorMeta:
-    require(dims is None or isinstance(dims, int) or bool(dims), "any over an empty list of dimensions")
+    """An empty list of dimensions reduces nothing."""
+    if dims is not None and not isinstance(dims, int) and not dims:
+        return fresh(x, x.sizes, "uint8" if x.dtype == "uint8" else "bool")
     return _any(x, dims, keepdim)
+
+
+def _nansum(x: TensorMeta, dims: Dims = None, keepdim: bool = False, *, dtype: object = None) -> TensorMeta:
+    require(x.dtype not in COMPLEX, "nansum of complex")
+    return _sum_dims(x, dims, keepdim, dtype=dtype)
 
 
 def _variance(x: TensorMeta, dims: Dims = None, *, correction: object = None, keepdim: bool = False) -> TensorMeta:
@@ -182,13 +189,14 @@ def _named(rule: Rule, names: str) -> dict[str, Rule]:
 
 RULES: dict[str, Rule] = {
     **_named(_sum, "sum prod"),
-    **_named(_sum_dims, "sum.dim_IntList nansum"),
+    **_named(_sum_dims, "sum.dim_IntList"),
     **_named(_mean_dims, "mean.dim"),
     **_named(_extreme_dims, "amax amin"),
     **_named(_extreme, "max min"),
     **_named(_extreme_dim, "max.dim min.dim"),
     **_named(_arg_extreme, "argmax argmin"),
-    **_named(_any, "any all any.dim all.dim any.dims all.dims"),
+    **_named(_any, "any all any.dim all.dim"),
+    **_named(_any_dims, "any.dims all.dims"),
     **_named(_variance, "var.correction std.correction"),
     **_named(_variance_mean, "var_mean.correction std_mean.correction"),
     **_named(_cumulative, "cumsum cumprod"),
@@ -198,6 +206,7 @@ RULES: dict[str, Rule] = {
     **_named(_count_nonzero, "count_nonzero count_nonzero.dim_IntList"),
     "aten::prod.dim_int": _prod_dim,
     "aten::mean": _mean,
+    "aten::nansum": _nansum,
     "aten::logsumexp": _logsumexp,
     "aten::linalg_vector_norm": _vector_norm,
     "aten::logcumsumexp": _logcumsumexp,
