@@ -117,3 +117,9 @@ def test_cache_show_and_clear(tmp_path):
     assert f"{folder}: 1 files, 2.0 of 2048 MB" in _thruway("cache", "show", THRUWAY_CACHE_DIR=str(folder)).stdout
     assert "2.0 MB removed" in _thruway("cache", "clear", THRUWAY_CACHE_DIR=str(folder)).stdout
     assert not (folder / "abc.so").exists()
+
+
+def test_doctor_names_a_missing_compiler(tmp_path):
+    done = _thruway("doctor", THRUWAY_CACHE_DIR=str(tmp_path / "cache"), PATH="/nowhere", CC="")
+    assert "No C compiler was found" in " ".join(done.stdout.split()) and done.returncode == 1
+    assert "torch" in done.stdout and "native core" in done.stdout and "cache folder" in done.stdout

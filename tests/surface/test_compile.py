@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import warnings
+from types import MethodType
 
 import pytest
 import torch
 from torch import nn
 
 import thruway
-from thruway.core.marks import disabled_reason
+from thruway.core.marks import disabled_reason, original_of
+from thruway.native import fallback
 from thruway.surface import versions
 
 X = torch.arange(4.0)
@@ -119,6 +121,16 @@ def test_compiled_again_takes_the_original(pipeline):
     module = nn.Linear(4, 4)
     again = thruway.compile(thruway.compile(module), fullgraph=True)
     assert again._orig_mod is module
+    thruway.compile(thruway.compile(module).forward)
+    assert pipeline.compiled[-1][0] == module.forward
+
+
+def test_the_original_of_compiled_functions_and_methods():
+    compiled = fallback.Compiled(double, lambda *_: None)
+    assert original_of(compiled) is double and original_of(double) is double and original_of(3) == 3
+    scale = Scale(2)
+    assert original_of(MethodType(compiled, scale)) == MethodType(double, scale)
+    assert original_of(scale.method) == scale.method and original_of(nn.Linear) is nn.Linear
 
 
 def test_nothing_is_compiled_before_the_first_call(pipeline):

@@ -27,15 +27,18 @@ def examine() -> Iterator[Finding]:
     yield "torch", torch.__version__, not reason.startswith("torch")
     if reason:
         yield "support", f"not for {reason}: everything runs eager", False
-    yield from _native_core()
+    yield _native_core()
     yield _compiler()
     yield _cache()
     yield "GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none", True
 
 
-def _native_core() -> Iterator[Finding]:
-    for name, found in native.features().items():
-        yield f"native core: {name}", str(found), bool(found)
+def _native_core() -> Finding:
+    native.prepare()
+    found = native.features()
+    if not found["native"]:
+        return "native core", f"not used, calls are slower: {found['reason']}", False
+    return "native core", "used" + ("" if found["state"] else ", torch's modes read in Python") + (", with frame hook" if found["hook"] else ""), True
 
 
 def _compiler() -> Finding:

@@ -96,6 +96,10 @@ class ProxyMethod:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__wrapped__, name)
 
+    @property
+    def _thruway_original(self) -> MethodType:
+        return self.__wrapped__
+
     def __eq__(self, other: object) -> bool:
         return self.__wrapped__ == (other.__wrapped__ if isinstance(other, ProxyMethod) else other)
 
