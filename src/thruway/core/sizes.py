@@ -4,20 +4,21 @@ A size is a plain `int` or a `Size`: a polynomial with integer coefficients over
 the opaque integer functions `FloorDiv`, `Mod`, `Max`, `Min`. Polynomials are kept in one canonical form, so equal
 polynomials compare equal and hash alike. Nothing here needs sympy or torch.
 
-`ranges` arguments map a Symbol to inclusive bounds `(low, high)`; a bound of None is unknown. They let divisions and
-remainders of loop variables simplify, for instance (4*i + j) // 4 = i where 0 <= j < 4.
+`ranges` arguments map a Symbol to inclusive bounds `(low, high)`; a bound of None is unknown, and `high` may be a size over
+other symbols. They let divisions and remainders of loop variables simplify: (n*i + j) // n = i where 0 <= j <= n - 1.
+Divisors are taken to be nonzero: what divides by an empty dimension runs over no elements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Union
 
 SizeLike = Union[int, "Size"]
 Bounds = tuple[int | None, int | None]
-Ranges = Mapping["Symbol", Bounds]
+Ranges = Mapping["Symbol", tuple[int | None, Union[int, "Size", None]]]
 Monomial = tuple["Atom", ...]
 
 
@@ -67,6 +68,9 @@ class Size:
     def __init__(self, terms: dict[Monomial, int]):
         self.terms = terms
         self._hash: int | None = None
+
+    def __reduce__(self) -> tuple[type[Size], tuple[dict[Monomial, int]]]:
+        return Size, (self.terms,)           # without the hash, which another process computes otherwise
 
     def __hash__(self) -> int:
         if self._hash is None:
@@ -162,12 +166,17 @@ def mul(a: SizeLike, b: SizeLike) -> SizeLike:
     total: dict[Monomial, int] = {}
     for m1, c1 in _terms(a).items():
         for m2, c2 in _terms(b).items():
-            monomial = tuple(sorted(m1 + m2, key=repr)) if m1 and m2 else m1 or m2
+            monomial = tuple(sorted(m1 + m2, key=_order)) if m1 and m2 else m1 or m2
             total[monomial] = total.get(monomial, 0) + c1 * c2
     return _canonical(total)
 
 
-def product(sizes) -> SizeLike:
+def _order(node: Atom) -> tuple[bool, str]:
+    """Sorts the factors of a product: symbols by name, then the rest by text."""
+    return (False, node.name) if isinstance(node, Symbol) else (True, _show_atom(node))
+
+
+def product(sizes: Iterable[SizeLike]) -> SizeLike:
     result: SizeLike = 1
     for size in sizes:
         result = mul(result, size)
@@ -178,13 +187,19 @@ def floordiv(a: SizeLike, b: SizeLike, ranges: Ranges | None = None) -> SizeLike
     """a // b, split into an exact part and a rest that is dropped where `ranges` show 0 <= rest < b."""
     if type(a) is int and type(b) is int:
         return a // b
-    if b == 1:
+    if b == 1 or a == 0:
         return a
-    if a == 0:
+    if is_within(a, b, ranges):
         return 0
     exact, rest = _split(a, b)
-    if rest == 0 or _within(rest, b, ranges):
+    if rest == 0 or is_within(rest, b, ranges):
         return exact
+    common = _common(rest, b)
+    if common > 1:
+        return add(exact, floordiv(_quotient(rest, common), _quotient(b, common), ranges))
+    inner = _only_atom(rest)
+    if isinstance(inner, FloorDiv) and _are_positive(inner.right, b):
+        return add(exact, floordiv(inner.left, mul(inner.right, b), ranges))
     return add(exact, atom(FloorDiv(rest, b)))
 
 
@@ -194,19 +209,60 @@ def mod(a: SizeLike, b: SizeLike, ranges: Ranges | None = None) -> SizeLike:
         return a % b
     if b == 1 or a == 0:
         return 0
+    if is_within(a, b, ranges):
+        return a
     _, rest = _split(a, b)
-    if rest == 0 or _within(rest, b, ranges):
+    if rest == 0 or is_within(rest, b, ranges):
         return rest
     if type(rest) is int and type(b) is int:
         return rest % b
+    common = _common(rest, b)
+    if common > 1:
+        return add(mul(mod(_quotient(rest, common), _quotient(b, common), ranges), common), _constant(rest) % common)
+    inner = _only_atom(rest)
+    if isinstance(inner, Mod) and _are_positive(inner.right, b) and _split(inner.right, b)[1] == 0:
+        return mod(inner.left, b, ranges)
     return atom(Mod(rest, b))
 
 
+def _constant(size: SizeLike) -> int:
+    return size if type(size) is int else size.terms.get((), 0)
+
+
+def _common(rest: SizeLike, b: SizeLike) -> int:
+    """The largest integer that divides the divisor `b` and every term of `rest` but its constant, whose rounding down is then exact."""
+    if not _are_positive(b):
+        return 1
+    return gcd(*_terms(b).values(), *[c for m, c in _terms(rest).items() if m])
+
+
+def _quotient(size: SizeLike, divisor: int) -> SizeLike:
+    """floor(size / divisor), where `divisor` divides every term but the constant."""
+    if type(size) is int:
+        return size // divisor
+    return _canonical({m: c // divisor for m, c in size.terms.items()})
+
+
+def _only_atom(size: SizeLike) -> Atom | None:
+    """The atom that `size` is, if it is just one."""
+    if isinstance(size, Size) and len(size.terms) == 1:
+        (monomial, coefficient), = size.terms.items()
+        if coefficient == 1 and len(monomial) == 1:
+            return monomial[0]
+    return None
+
+
+def _are_positive(*divisors: SizeLike) -> bool:
+    """Whether every divisor, which is not 0, is above it."""
+    lows = [bounds(size)[0] for size in divisors]
+    return all(low is not None and low >= 0 for low in lows)
+
+
 def _split(a: SizeLike, b: SizeLike) -> tuple[SizeLike, SizeLike]:
-    """(q, r) with a = q*b + r, q taking every term of `a` that `b` divides; b an int or a single term."""
+    """(q, r) with a = q*b + r, q taking every term of `a` that `b` divides."""
     divisor = _terms(b)
     if len(divisor) != 1:
-        return (1, 0) if a == b else (0, a)
+        return _split_by_sum(a, b)
     (db, cb), = divisor.items()
     quotient: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
@@ -222,8 +278,29 @@ def _split(a: SizeLike, b: SizeLike) -> tuple[SizeLike, SizeLike]:
     return _canonical(quotient), _canonical(rest)
 
 
+def _split_by_sum(a: SizeLike, b: Size) -> tuple[SizeLike, SizeLike]:
+    """`_split` for a divisor of several terms: multiples of it are taken out as long as that leaves fewer terms."""
+    lead = max(b.terms, key=len)
+    quotient: SizeLike = 0
+    shrinking = True
+    while shrinking and a != 0:
+        shrinking = False
+        for monomial, coefficient in _terms(a).items():
+            left = _without(monomial, lead)
+            if left is None or coefficient % b.terms[lead]:
+                continue
+            part = _canonical({left: coefficient // b.terms[lead]})
+            rest = add(a, mul(mul(part, b), -1))
+            if len(_terms(rest)) < len(_terms(a)):
+                quotient, a, shrinking = add(quotient, part), rest, True
+                break
+    return quotient, a
+
+
 def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
     """`monomial` less the factors of `part`, or None where it lacks one."""
+    if not part:
+        return monomial
     left = list(monomial)
     for factor in part:
         if factor not in left:
@@ -232,11 +309,40 @@ def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
     return tuple(left)
 
 
-def _within(value: SizeLike, limit: SizeLike, ranges: Ranges | None) -> bool:
+def is_within(value: SizeLike, limit: SizeLike, ranges: Ranges | None) -> bool:
     """Whether 0 <= value < limit is certain."""
-    low, _ = bounds(value, ranges)
-    _, slack = bounds(add(value, mul(limit, -1)), ranges)
-    return low is not None and low >= 0 and slack is not None and slack < 0
+    low, high = bounds(value, ranges)
+    if low is None or low < 0:
+        return False
+    if type(limit) is int and high is not None:
+        return high < limit
+    return is_negative(add(value, mul(limit, -1)), ranges)
+
+
+def is_negative(size: SizeLike, ranges: Ranges | None) -> bool:
+    """Whether size < 0 is certain; symbols with a symbolic upper bound are raised to it first, where that makes `size` larger."""
+    high = bounds(size, ranges)[1]
+    if high is not None and high < 0:
+        return True
+    for one in symbols(size) & ranges.keys() if ranges else ():
+        limit = ranges[one][1]
+        if isinstance(limit, Size) and _grows_with(size, one, ranges):
+            return is_negative(substitute(size, {one: limit}), ranges)
+    return False
+
+
+def _grows_with(size: SizeLike, one: Symbol, ranges: Ranges) -> bool:
+    """Whether `size` is sure not to fall as `one` rises: it stands only as a factor of terms that are otherwise at least 0."""
+    for monomial, coefficient in _terms(size).items():
+        if one not in symbols(Size({monomial: 1})):
+            continue
+        others = list(monomial)
+        if coefficient < 0 or one not in others:
+            return False
+        others.remove(one)
+        if any(one in symbols(atom(node)) or (_atom_bounds(node, ranges)[0] or 0) < 0 or _atom_bounds(node, ranges)[0] is None for node in others):
+            return False
+    return True
 
 
 def maximum(a: SizeLike, b: SizeLike) -> SizeLike:
@@ -281,10 +387,15 @@ def _monomial_bounds(monomial: Monomial, ranges: Ranges | None) -> Bounds:
 def _atom_bounds(node: Atom, ranges: Ranges | None) -> Bounds:
     match node:
         case Symbol():
-            return ranges.get(node, (0, None)) if ranges else (0, None)
-        case Mod(_, right):
+            low, high = ranges.get(node, (0, None)) if ranges else (0, None)
+            return low, bounds(high)[1] if isinstance(high, Size) else high
+        case Mod(left, right):
             low, high = bounds(right, ranges)
-            return (0, None if high is None else high - 1) if low is not None and low > 0 else (None, None)
+            if low is None or low < 0:
+                return None, None
+            left_low, left_high = bounds(left, ranges)
+            limits = [x for x in (None if high is None else high - 1, left_high if left_low is not None and left_low >= 0 else None) if x is not None]
+            return 0, min(limits) if limits else None
         case FloorDiv(left, right) if type(right) is int and right > 0:
             low, high = bounds(left, ranges)
             return None if low is None else low // right, None if high is None else high // right
@@ -314,7 +425,21 @@ def substitute(size: SizeLike, values: Mapping[Symbol, SizeLike], ranges: Ranges
         for node in monomial:
             term = mul(term, _substitute_atom(node, values, ranges))
         total = add(total, term)
-    return total
+    return _recombine(total, ranges)
+
+
+def _recombine(size: SizeLike, ranges: Ranges | None) -> SizeLike:
+    """`size` with b*(x // b) + x % b written as x."""
+    for monomial, coefficient in _terms(size).items():
+        for node in monomial:
+            if not isinstance(node, Mod):
+                continue
+            factor = _canonical({_without(monomial, (node,)): coefficient})
+            whole = mul(mul(factor, node.right), floordiv(node.left, node.right, ranges))
+            if type(whole) is not int and all(size.terms.get(m) == c for m, c in whole.terms.items()):
+                rest = add(add(size, mul(whole, -1)), mul(mul(factor, atom(node)), -1))
+                return _recombine(add(rest, mul(factor, node.left)), ranges)
+    return size
 
 
 def _substitute_atom(node: Atom, values: Mapping[Symbol, SizeLike], ranges: Ranges | None) -> SizeLike:

@@ -17,7 +17,7 @@ def wrap_dim(dim: int, rank: int) -> int:
 
 def axis_ranges(sizes: Sequence[SizeLike]) -> Ranges:
     """Inclusive bounds of the axes i0 … that run over `sizes`."""
-    return {Symbol(f"i{k}"): (0, size - 1 if type(size) is int else None) for k, size in enumerate(sizes)}
+    return {Symbol(f"i{k}"): (0, add(size, -1)) for k, size in enumerate(sizes)}
 
 
 def reshape_index(old: Sequence[SizeLike], new: Sequence[SizeLike]) -> tuple[SizeLike, ...]:
