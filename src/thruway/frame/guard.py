@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from thruway.core.errors import UserLine
 from thruway.core.sizes import SizeLike
@@ -58,7 +58,8 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class GlobalState:
-    """What every entry is keyed on besides its guards: torch modes at the call."""
+    """What every entry is keyed on besides its guards: torch modes at the call. `word` is the same as `native` reads it at each call;
+    it means nothing in another process, where it is empty."""
 
     grad_enabled: bool
     inference: bool
@@ -68,6 +69,7 @@ class GlobalState:
     default_device: str
     function_modes: int                             # number of active __torch_function__ modes
     dispatch_modes: int
+    word: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

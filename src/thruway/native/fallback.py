@@ -50,7 +50,7 @@ class GuardProgram:
         registers, failed = self._run(function, locals)
         if failed is None:
             return None
-        seen = failed[0] not in _LOADS and failed[0] != "relation"
+        seen = failed[0] not in _LOADS
         return failed[5], seen, registers[failed[2]] if seen else None
 
     def stats(self) -> dict[str, int]:
@@ -155,6 +155,7 @@ _LOADS: dict[str, Callable[..., object]] = {
     "weak": _weak,
     "method_self": lambda function, locals, r, a, b, x: _method(r[a]).__self__,
     "method_function": lambda function, locals, r, a, b, x: _method(r[a]).__func__,
+    "function_globals": lambda function, locals, r, a, b, x: _function(r[a]).__globals__,
     "getattr": lambda function, locals, r, a, b, x: getattr(r[a], x),
 }
 

@@ -42,14 +42,14 @@ struct GuardProgram {
 
 static const char *step_names[STEP_CODES] = {
     "local", "function", "const", "cell", "globals", "builtins", "attr", "dict_attr", "item", "dict_key", "type",
-    "closure", "default", "kwdefault", "weak", "method_self", "method_function", "getattr",
+    "closure", "default", "kwdefault", "weak", "method_self", "method_function", "function_globals", "getattr",
     "is_type", "is", "is_weak", "equal", "length", "dict_keys", "has_not", "absent", "code", "same",
     "not_same", "no_overlap", "truth", "python", "tensor", "relation",
 };
 
 static int is_root(StepCode code) { return code <= LOAD_BUILTINS; }
 static int is_check(StepCode code) { return code >= FIRST_CHECK; }
-static int uses_a(const Step *step) { return !is_root(step->code) && step->code != CHECK_RELATION; }
+static int uses_a(const Step *step) { return !is_root(step->code); }
 static int uses_b(const Step *step) { return step->code == CHECK_SAME || step->code == CHECK_NOT_SAME || step->code == CHECK_NO_OVERLAP; }
 static int reads_attributes(StepCode code) { return code == LOAD_ATTR || code == LOAD_DICT_ATTR || code == CHECK_HAS_NOT; }
 static int reads_items(StepCode code) { return code == LOAD_ITEM || code == LOAD_DICT_KEY || code == CHECK_DICT_KEYS || code == CHECK_ABSENT; }
@@ -164,6 +164,7 @@ static PyObject *load(const Step *step, const Call *call, PyObject *const *regis
     case LOAD_WEAK: return weak_target(base);
     case LOAD_METHOD_SELF:
     case LOAD_METHOD_FUNCTION: return method_part(base, step->code);
+    case LOAD_FUNCTION_GLOBALS: return function ? function->func_globals : NULL;
     default: return get_attribute(base, step->arg, found);
     }
 }
@@ -240,6 +241,7 @@ static int status_of_load(const GuardProgram *p, const Armed *armed, int index)
     case LOAD_ITEM: return base == STABLE && PyTuple_Check(value) ? STABLE : VOLATILE;
     case LOAD_METHOD_SELF:
     case LOAD_METHOD_FUNCTION: return base == BOUND || base == STABLE ? STABLE : VOLATILE;
+    case LOAD_FUNCTION_GLOBALS: return base == STABLE ? STABLE : VOLATILE;
     default: return VOLATILE;
     }
 }
@@ -280,8 +282,9 @@ static int is_slow_check(const Armed *armed, int index, const Step *step)
 
 static void add_fast(Armed *armed, int node, int index, int reg) { armed->fast[armed->fast_count++] = (Fast){node, index, reg}; }
 
-/* Decides for each step of a pass that held whether it runs again, and in which phase. `registers` are the pass's values. */
-static void arm(const GuardProgram *p, Armed *armed, PyObject *const *registers)
+/* Decides for each step of a pass that held whether it runs again, and in which phase. `registers` are the pass's values.
+   0 where a slow step binds a size symbol, which steps of the fast list may need: such a program takes the full pass. */
+static int arm(const GuardProgram *p, Armed *armed, PyObject *const *registers)
 {
     memcpy(armed->values, registers, sizeof(PyObject *) * (size_t)p->registers);
     for (int i = 0; i < p->step_count; i++) {
@@ -295,6 +298,8 @@ static void arm(const GuardProgram *p, Armed *armed, PyObject *const *registers)
             slow = status == SLOW;
             lasting = status == STABLE || status == BOUND;
         }
+        if (slow && step->tensor && !step->tensor->exact)
+            return 0;
         if (slow)
             armed->slow[armed->slow_count++] = i;
         else if (!lasting)
@@ -307,6 +312,7 @@ static void arm(const GuardProgram *p, Armed *armed, PyObject *const *registers)
     for (int i = 0; i < p->registers; i++)
         if (armed->status[i] != STABLE)
             armed->values[i] = NULL;
+    return 1;
 }
 
 /* ---- passes */
@@ -362,8 +368,7 @@ static int check_fully(GuardProgram *p, const Call *call, PyObject **registers, 
     int holds = full_pass(p, call, registers, draft) < 0;
     if (holds) {
         collect(p, registers, inputs);
-        if (draft) {
-            arm(p, draft, registers);
+        if (draft && arm(p, draft, registers)) {
             drop_armed(p->armed);
             p->armed = draft;
             draft = NULL;

@@ -1,0 +1,197 @@
+"""The entries of one compiled function: made from what capture gives, bounded by memory, and able to say why a call missed.
+
+`Entries` keeps the records beside the native entries; the target (a native Compiled, or the frame hook's code) holds a
+tuple that is replaced, never edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, Protocol
+
+import torch
+
+from thruway import native
+from thruway.frame.check import compile_check
+from thruway.frame.guard import GlobalState, Guard, GuardSet
+from thruway.frame.source import Source, show
+from thruway.frame.state import read_state
+from thruway.native.fallback import bind_arguments
+
+
+class Target(Protocol):
+    """What holds native entries: it tries them in order at each call."""
+
+    entries: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Why an entry did not answer a call: the guard (None where torch's modes differ), the value it wants and the one it saw."""
+
+    guard: Guard | None
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        if self.guard is None:
+            return f"{self.old} was {self.new}"
+        place = f"; needed at {self.guard.why}" if self.guard.why else ""
+        return f"{self.guard.kind} of {show(self.guard.source)}: {self.old} → {self.new}{place}"
+
+
+@dataclass(eq=False, slots=True)
+class Record:
+    """One entry: `entry` is the native object, `nbytes` what it is estimated to hold, `used` its hits when last looked at."""
+
+    name: str
+    entry: Any
+    guards: GuardSet
+    nbytes: int
+    used: int = 0
+
+    @property
+    def hits(self) -> int:
+        return self.entry.hits
+
+
+def make_entry(
+    name: str,
+    guards: GuardSet,
+    inputs: Sequence[Source],
+    graph: Callable[..., Sequence[object]] | None,
+    finish: Callable[..., object] | None = None,
+    *,
+    single_output: bool = False,
+    kept: tuple[object, ...] = (),
+    nbytes: int = 0,
+    hooked: bool = False,
+) -> Record:
+    """An entry that runs `graph` on `inputs`, then `finish`; with neither, the original function. `hooked`: the frame hook is on meanwhile."""
+    core = native.core()
+    check = compile_check(guards, inputs, kept, core)
+    entry = core.Entry(check.program, check.word, graph, finish, single_output, kept, hooked)
+    return Record(name, entry, guards, nbytes + _size_of(guards))
+
+
+def _size_of(guards: GuardSet) -> int:
+    """A rough count of the bytes of a guard program: steps, nodes and registers."""
+    return 512 * len(guards.guards)
+
+
+@dataclass(eq=False, slots=True)
+class Entries:
+    """The records of one target, newest first. `limit` bounds the sum of their `nbytes`; the newest always stays."""
+
+    target: Target
+    limit: int
+    records: list[Record] = field(default_factory=list)
+
+    def add(self, record: Record) -> list[Record]:
+        """Installs `record` and gives the ones that had to go: least used since the last time, oldest first."""
+        gone = self._evict(record.nbytes)
+        self.records = [record, *(each for each in self.records if each not in gone)]
+        for each in self.records:
+            each.used = each.hits
+        self._install()
+        return gone
+
+    def remove(self, record: Record) -> None:
+        self.records = [each for each in self.records if each is not record]
+        self._install()
+
+    def clear(self) -> None:
+        self.records = []
+        self._install()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(record.nbytes for record in self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def _evict(self, wanted: int) -> list[Record]:
+        excess, gone = self.nbytes + wanted - self.limit, []
+        for record in sorted(reversed(self.records), key=lambda each: each.hits - each.used):
+            if excess <= 0:
+                break
+            gone.append(record)
+            excess -= record.nbytes
+        return gone
+
+    def _install(self) -> None:
+        self.target.entries = tuple(record.entry for record in self.records)
+
+
+def explain_miss(record: Record, function: FunctionType, args: tuple[object, ...], kwargs: dict[str, object]) -> Miss | None:
+    """The first guard of `record` that this call fails; None where all hold."""
+    now = read_state()
+    if now != record.guards.state:
+        return _state_difference(record.guards.state, now)
+    locals = bind_arguments(function, args, kwargs)
+    failed = record.entry.guards.explain(function, locals) if locals is not None else None
+    if failed is None:
+        return None
+    index, found, value = failed
+    if index < 0:
+        return Miss(None, "an input of the graph", "not found")
+    guard = record.guards.guards[index]
+    return Miss(guard, _show_expected(guard), _show_seen(guard, value) if found else "not found")
+
+
+def _state_difference(old: GlobalState, new: GlobalState) -> Miss:
+    for name in ("grad_enabled", "inference", "autocast", "deterministic", "default_dtype", "default_device", "function_modes", "dispatch_modes"):
+        if getattr(old, name) != getattr(new, name):
+            return Miss(None, f"torch's {name} is {getattr(new, name)!r} and", repr(getattr(old, name)))
+    return Miss(None, "torch's state", "another")
+
+
+def _show_expected(guard: Guard) -> str:
+    match guard.kind:
+        case "tensor":
+            e = guard.expected
+            return f"{e.kind.__name__} {e.dtype} {e.device} {_dims(e.sizes)} strides {_dims(e.strides)}{' requires_grad' if e.requires_grad else ''}"
+        case "type":
+            return guard.expected.__name__
+        case "same_object" | "not_same_object" | "no_overlap":
+            return show(guard.expected)
+        case "relation":
+            return " ".join(map(str, guard.expected))
+        case _:
+            return _short(guard.expected)
+
+
+def _show_seen(guard: Guard, value: object) -> str:
+    match guard.kind:
+        case "tensor" | "relation" if isinstance(value, torch.Tensor):
+            grad = " requires_grad" if value.requires_grad else ""
+            dtype = str(value.dtype).removeprefix("torch.")
+            return f"{type(value).__name__} {dtype} {value.device} {_dims(value.shape)} strides {_dims(value.stride())}{grad}"
+        case "tensor" | "type":
+            return type(value).__name__
+        case "length":
+            return str(len(value)) if hasattr(value, "__len__") else type(value).__name__
+        case "dict_keys":
+            return _short(tuple(value)) if isinstance(value, dict) else type(value).__name__
+        case "code":
+            return _short(getattr(value, "__code__", value))
+        case _:
+            return _short(value)
+
+
+def _dims(sizes: Sequence[object]) -> str:
+    return "[" + ", ".join("*" if size is None else str(size) for size in sizes) + "]"
+
+
+def _short(value: object) -> str:
+    """repr of constants; the type's name where a repr might be long or run code of the user's."""
+    if type(value) in {int, float, complex, bool, str, bytes, tuple, type(None)} or isinstance(value, type):
+        text = repr(value)
+        return text if len(text) <= 80 else text[:77] + "..."
+    return f"a {type(value).__name__} at {id(value):#x}"
