@@ -21,8 +21,7 @@ test: $(VENV)/test.stamp              ## every test
 check: $(VENV)/test.stamp             ## under a minute: style, types, layout, smoke
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/layout
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m smoke
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/layout tests/smoke
 
 smoke: $(VENV)/smoke.stamp            ## the first thing to run on another Python or torch: smoke and capture
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not models and not gpu" $(wildcard $(SMOKE_ROOMS:%=tests/%))

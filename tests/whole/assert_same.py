@@ -2,7 +2,7 @@
 
 `assert_same(fn, *args)` runs `fn` eager and compiled on equal inputs and compares outputs (structure, values, dtypes, shapes, strides,
 requires_grad, which tensors share memory or are the same object), exceptions (type and text), inputs and module state afterwards,
-what `observe()` returns, the state of random generators, and gradients. The compiled one runs twice: once to compile, once from its entry.
+what `observe()` returns, the state of random generators, and gradients. Both run twice in turn, so that the second call is answered by an entry.
 """
 
 from __future__ import annotations
@@ -59,36 +59,25 @@ def assert_same(
     say), `observe` after each. `tolerance` replaces the table's. `compile` replaces thruway.compile, to test this assertion itself.
     """
     compile = compile or (lambda target: thruway.compile(target, backend=backend, **compile_words))
-    call = _Call(fn, args, dict(kwargs or {}), grads and not no_grad, no_grad, prepare, observe)
-    eager = call.run(lambda target: target)
-    compiled = _compile_once(compile)
-    before = thruway.metrics()
-    first = call.run(compiled)
-    after = thruway.metrics()
-    _compare(eager, first, "first call", tolerance)
-    _compare_count("graphs", graphs, after["graphs"] - before["graphs"])
-    _compare_count("graph breaks", breaks, after["graph_breaks"] - before["graph_breaks"])
-    _compare(eager, call.run(compiled), "second call", tolerance)
-    return eager.output
-
-
-def _compile_once(compile: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Functions keep their compiled version between calls; a module is copied per call, so the copy is compiled."""
-    made: dict[int, Any] = {}
-
-    def compiled(target: Any) -> Any:
-        if isinstance(target, nn.Module):
-            return compile(target)
-        if id(target) not in made:
-            made[id(target)] = compile(target)
-        return made[id(target)]
-
-    return compiled
+    call = _Call(args, dict(kwargs or {}), grads and not no_grad, no_grad, prepare, observe)
+    plain, original = (copy.deepcopy(fn), copy.deepcopy(fn)) if isinstance(fn, nn.Module) else (fn, fn)
+    compiled = compile(original)
+    output = None
+    for when in ("first call", "second call"):
+        eager = call.run(plain, plain)
+        before = thruway.metrics()
+        other = call.run(original, compiled)
+        after = thruway.metrics()
+        _compare(eager, other, when, tolerance)
+        if when == "first call":
+            output = eager.output
+            _compare_count("graphs", graphs, after["graphs"] - before["graphs"])
+            _compare_count("graph breaks", breaks, after["graph_breaks"] - before["graph_breaks"])
+    return output
 
 
 @dataclass
 class _Call:
-    fn: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     grads: bool
@@ -96,24 +85,23 @@ class _Call:
     prepare: Callable[[], None] | None
     observe: Callable[[], Any] | None
 
-    def run(self, wrap: Callable[[Any], Any]) -> Run:
-        """One call on fresh copies of the inputs (and of the module, where `fn` is one), from the same random state."""
-        target, args, kwargs = copy.deepcopy((self.fn if isinstance(self.fn, nn.Module) else None, self.args, self.kwargs))
-        target = self.fn if target is None else target
-        state = {**dict(target.named_parameters()), **dict(target.named_buffers())} if isinstance(target, nn.Module) else {}
-        wrapped = wrap(target)
+    def run(self, target: Any, call: Callable[..., Any]) -> Run:
+        """One call on fresh copies of the inputs, from the same random state; `target` is the module whose state is looked at."""
+        args, kwargs = copy.deepcopy((self.args, self.kwargs))
+        if isinstance(target, nn.Module):
+            target.zero_grad(set_to_none=True)
         _seed()
         if self.prepare:
             self.prepare()
         output, error = None, None
         try:
             with torch.no_grad() if self.no_grad else nullcontext():
-                output = wrapped(*args, **kwargs)
+                output = call(*args, **kwargs)
         except Exception as raised:
             error = raised
         seen = copy.deepcopy(self.observe()) if self.observe else None
         left = _random_state()
-        state = {**state, **(dict(target.named_buffers()) if isinstance(target, nn.Module) else {})}
+        state = {**dict(target.named_parameters()), **dict(target.named_buffers())} if isinstance(target, nn.Module) else {}
         tensors = {**dict(_tensors((args, kwargs), "input")), **{f"state.{k}": v for k, v in state.items()}, **dict(_tensors(output, "output"))}
         gradients = _gradients(output, tensors) if self.grads and error is None else {}
         return Run(output, error, (args, kwargs), state, seen, left, gradients, tensors)

@@ -8,6 +8,7 @@ import random
 import pytest
 import torch
 from torch import nn
+
 from whole.assert_same import assert_same
 
 STATE = {"calls": 0}
@@ -64,6 +65,20 @@ def test_mutated_inputs_and_state():
     assert "inputs[0][0]" in fails(lambda x: x.add_(1).sum(), lambda x: x.add(1).sum(), X.clone())
     norm = nn.BatchNorm1d(4)
     assert "running_mean" in fails(norm, lambda m, x: m.eval()(x) * 0 + nn.functional.batch_norm(x, None, None, training=True), X, grads=False)
+
+
+def test_state_lives_on_between_the_two_calls():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = 0
+
+        def forward(self, x):
+            self.n += 1
+            return x * self.n
+
+    assert_same(Counts(), X, compile=lambda m: m)
+    assert "second call" in fails(Counts(), lambda m, x: x * 1, X)
 
 
 def test_exceptions():
