@@ -1,0 +1,32 @@
+"""The catalogue of reasons why something is not captured: code → what and hint. Each has its section in docs/breaks.md."""
+
+from __future__ import annotations
+
+from thruway.core.errors import Unsupported, UserLine
+
+CATALOGUE: dict[str, tuple[str, str]] = {
+    "TW100": ("instruction {0} is not captured", "move the construct out of the compiled function"),
+    "TW101": ("call of {0} is not captured", "mark it with thruway.allow_in_graph if it only computes tensors, or call it outside"),
+    "TW102": ("attribute {0} of {1} is not captured", "read it before the call and pass the value in"),
+    "TW103": ("the value of a tensor is needed in Python: {0}", "keep the decision in tensor operations (torch.where), or accept the break"),
+    "TW104": ("operator {0} on {1} is not captured", ""),
+    "TW105": ("iteration over {0} is not captured", "turn it into a list before the call"),
+    "TW106": ("write to {0} is not captured", "return the value instead and store it outside"),
+    "TW107": ("the code raises {0}", ""),
+    "TW108": ("a tensor subclass {0} is not captured", ""),
+    "TW109": ("state of the process is changed by {0}", "set it outside the compiled function"),
+    "TW110": ("{0} cannot be rebuilt after the graph", ""),
+    "TW111": ("comparison of {0} and {1} is not captured", ""),
+    "TW112": ("torch refuses {0} over metadata: {1}", ""),
+    "TW113": ("generators and coroutines as compiled functions are left to Python: {0}", "compile the functions that they call"),
+    "TW114": ("object {0} is used as a dict key or set member", ""),
+    "TW115": ("a generator made outside is advanced: {0}", "pass a list"),
+    "TW116": ("the frame has {0} instructions: too many to unroll", "move the loop out of the compiled function"),
+}
+
+
+def unsupported(state, code: str, *parts: object) -> Unsupported:
+    """The Unsupported for a catalogue entry at the user's line."""
+    what, hint = CATALOGUE[code]
+    where: UserLine | None = state.where()
+    return Unsupported(code, what.format(*parts), hint, where)

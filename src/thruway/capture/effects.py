@@ -1,0 +1,51 @@
+"""Effects that wait, and the undo log. A region is a transaction: `mark` and `rollback` make speculation possible.
+
+Steps are a small program that `emit` prints in order: objects built, writes to objects that exist by then, calls whose result nobody uses.
+An object made inside becomes *exposed* when a step refers to it: it is built there, as it was then, and later writes to it are steps too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from thruway.capture.values.base import Value
+from thruway.core.errors import UserLine
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Build the object made inside from `recipe` (see `emit.recipe`), as it was when this step was recorded."""
+
+    value: Value
+    recipe: tuple
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """`operation` is a name in emit's table (setattr, setitem, append, …), applied to operands."""
+
+    operation: str
+    operands: tuple
+    where: UserLine | None = None
+
+
+Step = Build | Write
+
+
+@dataclass(slots=True)
+class Effects:
+    steps: list[Step] = field(default_factory=list)
+    undo: list[Callable[[], None]] = field(default_factory=list)
+
+    def mark(self) -> tuple[int, int]:
+        return len(self.steps), len(self.undo)
+
+    def rollback(self, mark: tuple[int, int]) -> None:
+        """Takes back every step and in-memory change since `mark`, newest first."""
+        del self.steps[mark[0]:]
+        while len(self.undo) > mark[1]:
+            self.undo.pop()()
+
+    def remember(self, undo: Callable[[], None]) -> None:
+        self.undo.append(undo)

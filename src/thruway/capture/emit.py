@@ -1,0 +1,386 @@
+"""Prints `finish(*arguments, *cells, *graph_outputs)`: objects rebuilt, effects applied in the user's order, the result returned.
+
+The source is registered in linecache, so that tracebacks and debuggers show it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import functools
+import itertools
+import linecache
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.effects import Build, Step, Write
+from thruway.capture.state import Namespace, State
+from thruway.capture.tensors import tensor_node
+from thruway.capture.values.base import (
+    CellValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue,
+    SliceValue, TensorValue, TupleValue, Value, ViewValue,
+)
+from thruway.capture.values.effect import expose
+from thruway.core.errors import CompilerBug
+from thruway.frame import source as S
+
+_COUNT = itertools.count()
+LITERALS = (int, str, bytes, type(None), bool)
+
+
+class Emitter:
+    """`outputs` are the graph nodes that `finish` needs, in order; `names` the variables of values that stand already."""
+
+    def __init__(self, state: State, function: types.FunctionType):
+        self.state, self.function = state, function
+        code = function.__code__
+        self.arguments = argument_names(code)
+        self.constants: dict[str, Any] = {"types": types, "object": object}
+        self.constant_names: dict[int, str] = {}
+        self.prologue: list[str] = []
+        self.body: list[str] = []
+        self.source_names: dict[S.Source, str] = {}
+        self.names: dict[Value, str] = {}
+        self.outputs: list[torch.fx.Node] = []
+        self.output_names: dict[torch.fx.Node, str] = {}
+
+    # -- names ---------------------------------------------------------------------------------------------------------------------
+
+    def constant(self, obj: Any) -> str:
+        name = self.constant_names.get(id(obj))
+        if name is None:
+            name = self.constant_names[id(obj)] = f"c{len(self.constant_names)}"
+            self.constants[name] = obj
+        return name
+
+    def source(self, source: S.Source) -> str:
+        """The variable that holds what stands at `source`; loaded before any effect."""
+        name = self.source_names.get(source)
+        if name is None:
+            text = self.source_text(source)
+            name = self.source_names[source] = f"s{len(self.source_names)}"
+            self.prologue.append(f"{name} = {text}")
+        return name
+
+    def source_text(self, source: S.Source) -> str:
+        match source:
+            case S.Local(_, index):
+                return f"a{index}"
+            case S.Cell(_, index):
+                return f"k{index}.cell_contents"
+            case S.Global(name, None):
+                return f"{self.constant(self.function.__globals__)}[{name!r}]"
+            case S.Global(name, module):
+                return f"{self.constant(sys.modules[module].__dict__)}[{name!r}]"
+            case S.Builtin(name):
+                return self.constant(getattr(builtins, name))
+            case S.FunctionGlobal(function, name):
+                return f"{self.source(function)}.__globals__[{name!r}]"
+            case S.Attr(base, name):
+                return f"getattr({self.source(base)}, {name!r})"
+            case S.DictAttr(base, name):
+                return f"{self.source(base)}.__dict__[{name!r}]"
+            case S.Item(base, key):
+                return f"{self.constant(raw_item)}({self.source(base)}, {self.key(key)})"
+            case S.DictKey(base, index):
+                return f"list({self.source(base)})[{index}]"
+            case S.TypeOf(base):
+                return f"type({self.source(base)})"
+            case S.ClosureCell(function, index):
+                return f"{self.source(function)}.__closure__[{index}].cell_contents"
+            case S.Default(function, index, None):
+                return f"{self.source(function)}.__defaults__[{index}]"
+            case S.Default(function, None, name):
+                return f"{self.source(function)}.__kwdefaults__[{name!r}]"
+            case S.MethodSelf(base):
+                return f"{self.source(base)}.__self__"
+            case S.MethodFunction(base):
+                return f"{self.source(base)}.__func__"
+            case S.Grad(base):
+                return f"{self.source(base)}.grad"
+            case S.WeakTarget(base):
+                return f"{self.source(base)}()"
+            case S.Made(index):
+                return self.constant(self.state.kept[index])
+            case _:
+                raise CompilerBug("emit", f"no text for source {source!r}")
+
+    def key(self, key: Any) -> str:
+        return repr(key) if isinstance(key, LITERALS) else self.constant(key)
+
+    # -- values --------------------------------------------------------------------------------------------------------------------
+
+    def value(self, value: Value) -> str:
+        """An expression for the value."""
+        name = self.names.get(value)
+        if name is not None:
+            return name
+        if value.source is not None and not isinstance(value, Constant | CellValue):
+            return self.source(value.source)
+        row = EXPRESSIONS.get(type(value))
+        if row is None:
+            raise unsupported(self.state, "TW110", type(value).__name__.removesuffix("Value").lower())
+        return row(self, value)
+
+    def values(self, values: Any) -> str:
+        return "".join(self.value(v) + ", " for v in values)
+
+    def tensor(self, value: TensorValue) -> str:
+        return self.output(tensor_node(self.state, value))
+
+    def output(self, node: torch.fx.Node) -> str:
+        name = self.output_names.get(node)
+        if name is None:
+            name = self.output_names[node] = f"o{len(self.outputs)}"
+            self.outputs.append(node)
+        return name
+
+    def size(self, value: SizeValue) -> str:
+        if value.node is None and value.make_node is not None:
+            value.node = value.make_node(self.state)
+        if value.node is None:
+            raise CompilerBug("emit", "a symbolic size without a node")
+        return self.output(value.node)
+
+    def constant_value(self, value: Constant) -> str:
+        obj = value.value
+        return repr(obj) if type(obj) in LITERALS else self.constant(obj)
+
+    def tuple(self, value: TupleValue) -> str:
+        items = f"({self.values(value.items)})"
+        if value.cls is tuple:
+            return items
+        return f"tuple.__new__({self.constant(value.cls)}, {items})" if hasattr(value.cls, "_fields") else f"{self.constant(value.cls)}({items})"
+
+    def method(self, value: MethodValue) -> str:
+        function = value.function
+        if isinstance(function, Constant) and hasattr(function.value, "__get__"):
+            return f"{self.constant(function.value)}.__get__({self.value(value.owner)})"
+        return f"types.MethodType({self.value(function)}, {self.value(value.owner)})"
+
+    def partial(self, value: PartialValue) -> str:
+        kwargs = ", ".join(f"{name!r}: {self.value(v)}" for name, v in value.kwargs.items())
+        return f"{self.constant(functools.partial)}({self.value(value.function)}, {self.values(value.args)}**{{{kwargs}}})"
+
+    def slice(self, value: SliceValue) -> str:
+        return f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})"
+
+    def view(self, value: ViewValue) -> str:
+        return f"{self.value(value.mapping)}.{value.kind}()"
+
+    def cell(self, value: CellValue) -> str:
+        match value.source:
+            case S.Cell(_, index):
+                return f"k{index}"
+            case S.ClosureCell(function, index):
+                return f"{self.source(function)}.__closure__[{index}]"
+            case _:
+                raise CompilerBug("emit", "a cell that was not built")
+
+    # -- steps ---------------------------------------------------------------------------------------------------------------------
+
+    def step(self, step: Step) -> None:
+        match step:
+            case Build(value, recipe):
+                name = f"v{len(self.names)}"
+                text = BUILDERS[type(value)](self, value, recipe, name)
+                self.names[value] = name
+                self.body.append(f"{name} = {text[0]}")
+                self.body.extend(text[1:])
+            case Write(operation, operands):
+                self.body.append(WRITERS[operation](self, *operands))
+            case _:
+                raise CompilerBug("emit", f"not a step: {step!r}")
+
+    def function_text(self, name: str, result: str) -> str:
+        parameters = [f"a{i}" for i in range(len(self.arguments))] + [f"k{i}" for i in range(len(self.function.__code__.co_freevars))]
+        parameters += [f"o{i}" for i in range(len(self.outputs))]
+        lines = [*self.prologue, *self.body, f"return {result}"]
+        return f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def raw_item(base: Any, key: Any) -> Any:
+    """`base[key]` by the builtin's own slot, also for subclasses."""
+    for cls in (dict, list, tuple):
+        if isinstance(base, cls):
+            return cls.__getitem__(base, key)
+    return base[key]
+
+
+EXPRESSIONS: dict[type, Callable[[Emitter, Any], str]] = {
+    TensorValue: Emitter.tensor, SizeValue: Emitter.size, Constant: Emitter.constant_value, TupleValue: Emitter.tuple, MethodValue: Emitter.method,
+    PartialValue: Emitter.partial, SliceValue: Emitter.slice, ViewValue: Emitter.view, CellValue: Emitter.cell,
+}
+
+
+def _build_list(out: Emitter, value: ListValue, items: tuple, name: str) -> list[str]:
+    if value.cls is collections.deque:
+        bound = f", {out.value(value.options['maxlen'])}" if "maxlen" in value.options else ""
+        return [f"{out.constant(value.cls)}(({out.values(items)}){bound})"]
+    return [f"[{out.values(items)}]"]
+
+
+def _build_dict(out: Emitter, value: DictValue, pairs: tuple, name: str) -> list[str]:
+    text = "{" + ", ".join(f"{out.value(k)}: {out.value(v)}" for k, v in pairs) + "}"
+    if value.cls is dict:
+        return [text]
+    if value.cls is collections.defaultdict:
+        return [f"{out.constant(value.cls)}({out.value(value.factory)}, {text})"]
+    return [f"{out.constant(value.cls)}({text})"]
+
+
+def _build_set(out: Emitter, value: SetValue, items: tuple, name: str) -> list[str]:
+    return [f"{out.constant(value.cls)}(({out.values(items)}))"]
+
+
+def _build_cell(out: Emitter, value: CellValue, content: tuple, name: str) -> list[str]:
+    return ["types.CellType(" + (out.value(content[0]) if content and content[0] is not None else "") + ")"]
+
+
+def _build_function(out: Emitter, value: FunctionValue, recipe: tuple, name: str) -> list[str]:
+    cells = f"({out.values(value.cells or ())})"
+    defaults = f"({out.values(value.defaults)})" if value.defaults else "None"
+    lines = [f"types.FunctionType({out.constant(value.code)}, {out.constant(value.namespace.real)}, {value.name!r}, {defaults}, {cells})"]
+    if value.keyword_defaults:
+        pairs = ", ".join(f"{k!r}: {out.value(v)}" for k, v in value.keyword_defaults.items())
+        lines.append(f"{name}.__kwdefaults__ = {{{pairs}}}")
+    if value.attributes is not None and value.attributes.items:
+        pairs = ", ".join(f"{out.value(k)}: {out.value(v)}" for k, v in value.attributes.items.values())
+        lines.append(f"{name}.__dict__.update({{{pairs}}})")
+    return lines
+
+
+def _build_object(out: Emitter, value: ObjectValue, recipe: tuple, name: str) -> list[str]:
+    cls = out.value(value.cls)
+    attributes, slots, storage = recipe or ((), (), None)
+    new, fill = _new_text(out, value, cls, storage, name)
+    lines = [new]
+    if attributes:
+        pairs = ", ".join(f"{out.value(k)}: {out.value(v)}" for k, v in attributes)
+        lines.append(f"{name}.__dict__.update({{{pairs}}})")
+    lines += [f"object.__setattr__({name}, {slot!r}, {out.value(v)})" for slot, v in slots if not slot.startswith("__")]
+    return lines + fill
+
+
+def _new_text(out: Emitter, value: ObjectValue, cls: str, storage: Any, name: str) -> tuple[str, list[str]]:
+    """The text that makes the bare instance, and the lines that fill its builtin content."""
+    real = value.cls.value
+    if issubclass(real, BaseException):
+        return f"{cls}.__new__({cls}, {out.values(value.new_args)})", []
+    match value.storage:
+        case None:
+            return f"object.__new__({cls})", []
+        case Constant() | TupleValue():
+            base = next(b for b in (int, float, str, tuple) if issubclass(real, b))
+            return f"{out.constant(base)}.__new__({cls}, {out.value(value.storage)})", []
+        case DictValue():
+            base = out.constant(value.storage.cls)
+            return f"{base}.__new__({cls})", [f"{base}.__setitem__({name}, {out.value(k)}, {out.value(v)})" for k, v in storage or ()]
+        case _:
+            return f"list.__new__({cls})", [f"list.extend({name}, ({out.values(storage or ())}))"]
+
+
+BUILDERS: dict[type, Callable[..., list[str]]] = {
+    ListValue: _build_list, DictValue: _build_dict, SetValue: _build_set, CellValue: _build_cell, FunctionValue: _build_function,
+    ObjectValue: _build_object,
+}
+
+
+def _fill(out: Emitter, value: Value, contents: tuple) -> str:
+    """Content of an object that was created empty because it contains itself."""
+    name = out.names[value]
+    match value:
+        case ListValue():
+            return f"{name}.extend(({out.values(contents)}))"
+        case DictValue():
+            return f"{name}.update({{{', '.join(f'{out.value(k)}: {out.value(v)}' for k, v in contents)}}})"
+        case ObjectValue():
+            return "; ".join(_build_object(out, value, contents, name)[1:] or ["pass"])
+        case CellValue():
+            return f"{name}.cell_contents = {out.value(contents[0])}"
+        case _:
+            return "pass"
+
+
+def _owner(out: Emitter, mapping: Value) -> str:
+    return out.source(mapping.owner) if isinstance(mapping, InstanceDict) else out.value(mapping)
+
+
+def _set_attribute(out: Emitter, mapping: Value, name: Value, value: Value) -> str:
+    return f"object.__setattr__({_owner(out, mapping)}, {out.value(name)}, {out.value(value)})"
+
+
+def _global_store(out: Emitter, space: Namespace, name: str, value: Value) -> str:
+    return f"{out.constant(space.real)}[{name!r}] = {out.value(value)}"
+
+
+def _cell_store(out: Emitter, cell: CellValue, value: Value | None = None) -> str:
+    return f"{out.value(cell)}.cell_contents = {out.value(value)}" if value is not None else f"del {out.value(cell)}.cell_contents"
+
+
+def _raw(name: str, cls: type = dict) -> Callable[..., str]:
+    def row(out: Emitter, target: Value, *operands: Value) -> str:
+        base = getattr(target, "cls", cls)
+        return f"{out.constant(base)}.{name}({out.value(target)}, {out.values(operands)})"
+    return row
+
+
+WRITERS: dict[str, Callable[..., str]] = {
+    "fill": _fill, "setattr": _set_attribute, "object_setattr": lambda out, owner, name, value:
+        f"object.__setattr__({out.value(owner)}, {out.value(name)}, {out.value(value)})",
+    "slot_setattr": lambda out, owner, name, value: f"object.__setattr__({out.value(owner)}, {out.value(name)}, {out.value(value)})",
+    "delattr": lambda out, mapping, name: f"object.__delattr__({_owner(out, mapping)}, {out.value(name)})",
+    "setitem": _raw("__setitem__"), "delitem": _raw("__delitem__"), "move_to_end": _raw("move_to_end"), "append": _raw("append"), "add": _raw("add"),
+    "discard": _raw("discard"),
+    "replace": lambda out, target, *items: f"{out.constant(replace_content)}({out.value(target)}, ({out.values(items)}))",
+    "global_store": _global_store, "cell_store": _cell_store,
+    "call": lambda out, function, args, kwargs: f"{out.value(function)}(*{out.value(args)}, **{out.value(kwargs)})",
+}
+
+
+def replace_content(target: Any, items: tuple) -> None:
+    """The list's or deque's content becomes `items`, by the builtin's own methods."""
+    cls = collections.deque if isinstance(target, collections.deque) else list
+    cls.clear(target)
+    cls.extend(target, items)
+
+
+def argument_names(code: types.CodeType) -> tuple[str, ...]:
+    """Names of the bound arguments in co_varnames order: positional, keyword-only, *args, **kwargs."""
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    return code.co_varnames[:count]
+
+
+def emit(state: State, function: types.FunctionType, result: Value) -> tuple[Callable[..., Any] | None, list[torch.fx.Node], bool]:
+    """`finish` (None where the result is just the graph's outputs), the nodes that the graph returns, and whether that is a single one."""
+    plain = _plain_outputs(state, result)
+    if plain is not None and not state.effects.steps:
+        return None, plain, isinstance(result, TensorValue)
+    expose(state, result)
+    out = Emitter(state, function)
+    for step in state.effects.steps:
+        out.step(step)
+    text = out.value(result)
+    name = f"finish_{function.__name__}" if function.__name__.isidentifier() else "finish"
+    return compile_text(out.function_text(name, text), name, out.constants), out.outputs, False
+
+
+def _plain_outputs(state: State, result: Value) -> list[torch.fx.Node] | None:
+    """Nodes, where the result is a tensor or a tuple of different tensors made by the graph."""
+    values = result.items if isinstance(result, TupleValue) and result.cls is tuple else (result,)
+    if not values or not all(isinstance(v, TensorValue) and v.source is None for v in values):
+        return None
+    return [v.node for v in values]
+
+
+def compile_text(text: str, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+    """The function that `text` defines, with its source in linecache."""
+    file = f"<thruway {name} {next(_COUNT)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    exec(compile(text, file, "exec"), namespace)
+    return namespace[name]

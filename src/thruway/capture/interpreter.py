@@ -1,0 +1,141 @@
+"""The loop: one instruction of the innermost symbolic frame after the other. Frames are an explicit list; calls push, returns pop."""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any
+
+from thruway.bytecode.decode import decode
+from thruway.capture.breaks import unsupported
+from thruway.capture.opcodes import HANDLERS
+from thruway.capture.state import Frame, Inline, Return, State, UserRaise, Yield
+from thruway.capture.values.base import Constant, GeneratorValue, Value
+from thruway.capture.values.call import call
+from thruway.capture.values.errors import raise_error
+
+_PROGRAMS: dict[int, tuple[CodeType, Any]] = {}
+STEP_LIMIT = 5_000_000
+
+
+def program(code: CodeType) -> tuple[tuple, tuple]:
+    """(handler, instruction) pairs and exception ranges of a code object, cached."""
+    known = _PROGRAMS.get(id(code))
+    if known is None:
+        decoded = decode(code)
+        pairs = tuple((HANDLERS.get(ins.op, _unknown), ins) for ins in decoded.instructions)
+        known = _PROGRAMS[id(code)] = code, (pairs, decoded.exceptions)
+    return known[1]
+
+
+def _unknown(state: State, frame: Frame, ins: Any) -> None:
+    raise unsupported(state, "TW100", ins.op)
+
+
+def run(state: State, first: Frame, raised: UserRaise | None = None) -> Value:
+    """Runs `first` and all that it calls until it returns; UserRaise where it raises. `raised` is thrown where it stands."""
+    frames = state.frames
+    base = len(frames)
+    frames.append(first)
+    try:
+        if raised is not None:
+            _unwind(state, base, raised)
+        while True:
+            frame = frames[-1]
+            handler, ins = frame.program[frame.pc]
+            frame.pc += 1
+            try:
+                outcome = handler(state, frame, ins)
+            except UserRaise as raised:
+                _unwind(state, base, raised)
+                continue
+            while outcome is not None:
+                if type(outcome) is Inline:
+                    frames.append(outcome.frame)
+                    break
+                frames.pop()
+                if len(frames) == base:
+                    return _leave(first, outcome)
+                try:
+                    outcome = _deliver(state, frames[-1], frame, outcome.value)
+                except UserRaise as raised:
+                    _unwind(state, base, raised)
+                    break
+    finally:
+        del frames[base:]
+
+
+def _leave(frame: Frame, outcome: Return | Yield) -> Value:
+    if frame.generator is not None and type(outcome) is Return:
+        frame.generator.finished = True
+    return outcome.value
+
+
+def _deliver(state: State, caller: Frame, frame: Frame, value: Value) -> Inline | None:
+    """Hands a result to the caller."""
+    if frame.then is None:
+        caller.stack.append(value)
+        return None
+    return frame.then(state, caller, value)
+
+
+def _unwind(state: State, base: int, raised: UserRaise) -> None:
+    """Looks for a handler in the frames above `base`, innermost first; leaves the loop with UserRaise where there is none."""
+    frames = state.frames
+    while len(frames) > base:
+        frame = frames[-1]
+        at = frame.pc - 1
+        found = next((r for r in frame.exceptions if r.start <= at < r.end), None)
+        if found is not None:
+            del frame.stack[found.depth:]
+            if found.lasti:
+                frame.stack.append(Constant(at))
+            frame.stack.append(raised.value)
+            frame.pc = found.target
+            return
+        frames.pop()
+        if frame.generator is not None:
+            frame.generator.finished = True
+    raise raised
+
+
+class _Sink:
+    """Takes the result of a frame that runs nested."""
+
+    __slots__ = ("stack",)
+
+    def __init__(self) -> None:
+        self.stack: list[Value] = []
+
+
+def finish_inline(state: State, result: Inline) -> Value:
+    """Runs an inlined frame now and gives what it would have pushed."""
+    while True:
+        frame = result.frame
+        value = run(state, frame)
+        if frame.then is None:
+            return value
+        sink = _Sink()
+        following = frame.then(state, sink, value)
+        if following is None:
+            return sink.stack.pop() if sink.stack else value
+        result = following
+
+
+def run_call(state: State, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    result = call(state, function, args, kwargs)
+    return finish_inline(state, result) if isinstance(result, Inline) else result
+
+
+def resume_generator(state: State, generator: GeneratorValue, sent: Value, thrown: bool) -> Value:
+    """Runs the generator to its next yield; StopIteration with the returned value at its end."""
+    frame = generator.frame
+    if generator.started and not thrown:
+        frame.stack.append(sent)
+    generator.started = generator.running = True
+    try:
+        value = run(state, frame, UserRaise(sent) if thrown else None)
+    finally:
+        generator.running = False
+    if generator.finished:
+        raise_error(state, StopIteration, value)
+    return value

@@ -1,0 +1,192 @@
+"""len, sum, min, max, any, all, abs, round, sorted and the like."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.state import Inline, State
+from thruway.capture.tensors import call_torch
+from thruway.capture.values.attribute import bind
+from thruway.capture.values.base import (
+    FALSE, NONE, TRUE, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
+)
+from thruway.capture.values.binary import binary, unary
+from thruway.capture.values.call import call, call_pure, run_inline
+from thruway.capture.values.compare import boolean, compare, contains, identical
+from thruway.capture.values.errors import raise_error
+from thruway.capture.values.iterate import Exhausted, items_of, iterator_of, next_value
+from thruway.capture.values.mapping import complete
+from thruway.capture.values.order import sort_values
+from thruway.capture.values.sizes import size_operation
+from thruway.capture.values.subscript import delete_item, get_item, set_item
+from thruway.capture.values.truth import truth
+from thruway.capture.values.types_ import python_type
+from thruway.frame.guard import MISSING
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+Result = Value | Inline
+
+
+def length(state: State, args: Args, kwargs: Kwargs) -> Result:
+    (value,) = args
+    match value:
+        case ListValue() | TupleValue() | SetValue():
+            return Constant(len(value.items))
+        case DictValue():
+            return _dict_length(state, value)
+        case ViewValue():
+            return _dict_length(state, value.mapping)
+        case TensorValue():
+            return _tensor_length(state, value)
+        case Constant():
+            return call_pure(state, len, args, {})
+        case ObjectValue():
+            found = state.type_lookup(value.cls, "__len__")
+            if found is not MISSING and value.storage is not None and not hasattr(found, "__code__"):
+                return length(state, [value.storage], {})
+            if found is not MISSING:
+                return call(state, bind(state, found, value, value.cls, "__len__"), [], {})
+    raise_error(state, TypeError, f"object of type '{python_type(value).__name__}' has no len()")
+
+
+def _dict_length(state: State, value: DictValue) -> Value:
+    if not value.complete and not value.items and not value.removed and value.source is not None:
+        state.guard("length", value.source, dict.__len__(value.real))
+        return Constant(dict.__len__(value.real))
+    complete(state, value)
+    return Constant(len(value.items))
+
+
+def _tensor_length(state: State, value: TensorValue) -> Value:
+    if value.trace.dim() == 0:
+        raise_error(state, TypeError, "len() of a 0-d tensor")
+    return call_torch(state, torch.Tensor.size, [value, Constant(0)], {})
+
+
+def total(state: State, args: Args, kwargs: Kwargs) -> Value:
+    result = args[1] if len(args) > 1 else kwargs.get("start", Constant(0))
+    for item in items_of(state, args[0]):
+        result = run_inline(state, binary(state, "+", result, item))
+    return result
+
+
+def _extreme(symbol: str, function: Any, torch_name: str):
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        key = kwargs.get("key")
+        items = items_of(state, args[0]) if len(args) == 1 else args
+        if not items:
+            if "default" in kwargs:
+                return kwargs["default"]
+            raise_error(state, ValueError, f"{torch_name}() iterable argument is empty")
+        best = items[0]
+        best_key = _keyed(state, key, best)
+        for item in items[1:]:
+            item_key = _keyed(state, key, item)
+            if isinstance(best_key, SizeValue) and isinstance(item_key, SizeValue | Constant) or isinstance(item_key, SizeValue):
+                best = best_key = size_operation(state, function, best_key, item_key)
+            elif truth(state, run_inline(state, compare(state, symbol, item_key, best_key))):
+                best, best_key = item, item_key
+        return best
+    return handler
+
+
+def _keyed(state: State, key: Value | None, item: Value) -> Value:
+    return item if key is None or key is NONE else state.call(key, [item])
+
+
+def any_of(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return _first_with(state, args[0], True, TRUE, FALSE)
+
+
+def all_of(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return _first_with(state, args[0], False, FALSE, TRUE)
+
+
+def _first_with(state: State, iterable: Value, wanted: bool, found: Value, otherwise: Value) -> Value:
+    iterator = iterator_of(state, iterable)
+    while True:
+        try:
+            if truth(state, next_value(state, iterator)) == wanted:
+                return found
+        except Exhausted:
+            return otherwise
+
+
+def sorted_list(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return ListValue(sort_values(state, items_of(state, args[0]), kwargs.get("key", NONE), kwargs.get("reverse", FALSE)))
+
+
+def absolute(state: State, args: Args, kwargs: Kwargs) -> Result:
+    (value,) = args
+    match value:
+        case TensorValue():
+            return call_torch(state, operator.abs, args, {})
+        case SizeValue():
+            return size_operation(state, abs, value)
+        case ObjectValue():
+            return call(state, bind(state, state.type_lookup(value.cls, "__abs__"), value, value.cls, "__abs__"), [], {})
+        case _:
+            return call_pure(state, abs, args, {})
+
+
+def rounded(state: State, args: Args, kwargs: Kwargs) -> Result:
+    if isinstance(args[0], TensorValue):
+        return call_torch(state, torch.Tensor.round, [args[0]], {"decimals": args[1]} if len(args) > 1 else {})
+    return call_pure(state, round, args, kwargs)
+
+
+def divided(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return TupleValue((run_inline(state, binary(state, "//", *args)), run_inline(state, binary(state, "%", *args))))
+
+
+def power(state: State, args: Args, kwargs: Kwargs) -> Result:
+    return binary(state, "**", *args) if len(args) == 2 else call_pure(state, pow, args, kwargs)
+
+
+def identity_number(state: State, args: Args, kwargs: Kwargs) -> Value:
+    raise unsupported(state, "TW101", "id")
+
+
+def _operator(symbol: str):
+    return lambda state, args, kwargs: binary(state, symbol, *args)
+
+
+def _comparison(symbol: str):
+    return lambda state, args, kwargs: compare(state, symbol, *args)
+
+
+def _effect(function: Any):
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        result = function(state, *args)
+        if isinstance(result, Inline):
+            state.finish_inline(result)
+        return NONE
+    return handler
+
+
+ROWS = {
+    len: length, sum: total, min: _extreme("<", min, "min"), max: _extreme(">", max, "max"), any: any_of, all: all_of, sorted: sorted_list,
+    abs: absolute, round: rounded, divmod: divided, pow: power, id: identity_number,
+    operator.add: _operator("+"), operator.sub: _operator("-"), operator.mul: _operator("*"), operator.truediv: _operator("/"),
+    operator.floordiv: _operator("//"), operator.mod: _operator("%"), operator.pow: _operator("**"), operator.matmul: _operator("@"),
+    operator.and_: _operator("&"), operator.or_: _operator("|"), operator.xor: _operator("^"), operator.lshift: _operator("<<"),
+    operator.rshift: _operator(">>"), operator.iadd: _operator("+="), operator.isub: _operator("-="), operator.imul: _operator("*="),
+    operator.itruediv: _operator("/="), operator.iand: _operator("&="), operator.ior: _operator("|="),
+    operator.concat: _operator("+"),
+    operator.eq: _comparison("=="), operator.ne: _comparison("!="), operator.lt: _comparison("<"), operator.le: _comparison("<="),
+    operator.gt: _comparison(">"), operator.ge: _comparison(">="),
+    operator.neg: lambda state, args, kwargs: unary(state, "-", args[0]), operator.pos: lambda state, args, kwargs: unary(state, "+", args[0]),
+    operator.invert: lambda state, args, kwargs: unary(state, "~", args[0]), operator.abs: absolute,
+    operator.not_: lambda state, args, kwargs: boolean(not truth(state, args[0])),
+    operator.truth: lambda state, args, kwargs: boolean(truth(state, args[0])),
+    operator.is_: lambda state, args, kwargs: boolean(identical(state, *args)),
+    operator.is_not: lambda state, args, kwargs: boolean(not identical(state, *args)),
+    operator.contains: lambda state, args, kwargs: boolean(contains(state, *args)),
+    operator.getitem: lambda state, args, kwargs: get_item(state, *args),
+    operator.setitem: _effect(set_item), operator.delitem: _effect(delete_item),
+}

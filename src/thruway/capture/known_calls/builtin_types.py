@@ -1,0 +1,236 @@
+"""Constructing builtin types: list, tuple, dict, set, int, float, bool, str, slice, super, type, object, exceptions' __init__."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+
+import torch
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.opcodes.stack import cell_content
+from thruway.capture.state import Inline, State
+from thruway.capture.values.attribute import bind
+from thruway.capture.values.base import (
+    NONE, CellValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, SuperValue,
+    TensorValue, TupleValue, Value,
+)
+from thruway.capture.values.call import call, call_pure, construct_plain, run_inline
+from thruway.capture.values.compare import boolean
+from thruway.capture.values.iterate import items_of
+from thruway.capture.values.keys import key_of
+from thruway.capture.values.mapping import write_key
+from thruway.capture.values.mutate import replace_items
+from thruway.capture.values.sizes import size_operation
+from thruway.capture.values.text import text_of
+from thruway.capture.values.truth import truth
+from thruway.capture.values.types_ import type_value
+from thruway.capture.values.unpack import mapping_items
+from thruway.capture.values.attribute import find_attribute
+from thruway.frame.guard import MISSING
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+
+
+def new_list(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return ListValue(items_of(state, args[0]) if args else [])
+
+
+def new_tuple(state: State, args: Args, kwargs: Kwargs) -> Value:
+    if args and isinstance(args[0], TupleValue) and args[0].cls is tuple:
+        return args[0]
+    return TupleValue(tuple(items_of(state, args[0])) if args else ())
+
+
+def new_torch_size(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return TupleValue(tuple(items_of(state, args[0])) if args else (), cls=torch.Size)
+
+
+def dict_of(cls: type):
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        made = DictValue(cls=cls)
+        fill_dict(state, made, args, kwargs)
+        return made
+    return handler
+
+
+def fill_dict(state: State, target: DictValue, args: Args, kwargs: Kwargs) -> None:
+    """dict.update(*args, **kwargs): a mapping or pairs, then keywords."""
+    if args:
+        for key, value in pairs_of(state, args[0]):
+            write_key(state, target, key_of(state, key), key, value)
+    for name, value in kwargs.items():
+        write_key(state, target, name, Constant(name), value)
+
+
+def pairs_of(state: State, value: Value) -> list[tuple[Value, Value]]:
+    is_mapping = isinstance(value, DictValue) or isinstance(value, ObjectValue) and find_attribute(state, value, "keys") is not None \
+        or isinstance(value, Constant) and isinstance(value.value, types.MappingProxyType)
+    if is_mapping:
+        return mapping_items(state, value)
+    return [tuple(items_of(state, pair)) for pair in items_of(state, value)]
+
+
+def new_default_dict(state: State, args: Args, kwargs: Kwargs) -> Value:
+    made = DictValue(cls=collections.defaultdict)
+    made.factory = args[0] if args else NONE
+    fill_dict(state, made, args[1:], kwargs)
+    return made
+
+
+def new_set(cls: type):
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        items = items_of(state, args[0]) if args else []
+        return SetValue({key_of(state, item): item for item in items}, cls=cls)
+    return handler
+
+
+def new_deque(state: State, args: Args, kwargs: Kwargs) -> Value:
+    items = items_of(state, args[0]) if args else []
+    bound = args[1] if len(args) > 1 else kwargs.get("maxlen", NONE)
+    if bound is not NONE:
+        items = items[max(0, len(items) - bound.value):]
+    return ListValue(items, cls=collections.deque, options={"maxlen": bound} if bound is not NONE else None)
+
+
+def number(cls: type, slot: str):
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
+        if not args:
+            return Constant(cls())
+        value = args[0]
+        match value:
+            case TensorValue():
+                raise unsupported(state, "TW103", f"{cls.__name__}() of a tensor")
+            case SizeValue():
+                return size_operation(state, NUMBERS[cls], value)
+            case ObjectValue():
+                found = state.type_lookup(value.cls, slot)
+                if isinstance(found, types.FunctionType):
+                    return call(state, bind(state, found, value, value.cls, slot), [], {})
+        return call_pure(state, cls, args, kwargs)
+    return handler
+
+
+NUMBERS = {int: torch.sym_int, float: torch.sym_float, complex: complex}
+
+
+def new_bool(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return boolean(truth(state, args[0])) if args else Constant(False)
+
+
+def new_str(state: State, args: Args, kwargs: Kwargs) -> Value:
+    if not args:
+        return Constant("")
+    return text_of(state, args[0], "__str__")
+
+
+def representation(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return text_of(state, args[0], "__repr__")
+
+
+def new_slice(state: State, args: Args, kwargs: Kwargs) -> Value:
+    parts = {1: [NONE, *args, NONE], 2: [*args, NONE], 3: args}[len(args)]
+    return SliceValue(*parts)
+
+
+def type_of(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
+    if len(args) == 1:
+        return type_value(state, args[0])
+    raise unsupported(state, "TW101", "type() with three arguments")
+
+
+def new_object(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """object.__new__(cls)."""
+    return ObjectValue(args[0])
+
+
+def plain_object(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return ObjectValue(state.class_of(object, None))
+
+
+def new_super(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """super() takes `__class__` and the first argument from the running frame."""
+    if args:
+        return SuperValue(args[0].value, args[1])
+    frame = state.frames[-1]
+    cls = cell_content(state, frame.cells["__class__"], "__class__")
+    name = frame.code.co_varnames[0]
+    owner = frame.locals.get(name) or frame.cells.get(name)
+    return SuperValue(cls.value, owner.content if isinstance(owner, CellValue) else owner)
+
+
+def new_partial(state: State, args: Args, kwargs: Kwargs) -> Value:
+    function, *rest = args
+    if isinstance(function, PartialValue):
+        return PartialValue(function.function, (*function.args, *rest), function.kwargs | kwargs)
+    return PartialValue(function, tuple(rest), dict(kwargs))
+
+
+def new_method(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return MethodValue(*args)
+
+
+def type_call(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
+    """type.__call__(cls, ...), as a metaclass's super().__call__ reaches it."""
+    return construct_plain(state, args[0], args[1:], kwargs)
+
+
+def no_effect(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return NONE
+
+
+def exception_init(state: State, args: Args, kwargs: Kwargs) -> Value:
+    args[0].new_args = tuple(args[1:])
+    return NONE
+
+
+def dict_init(state: State, args: Args, kwargs: Kwargs) -> Value:
+    target = args[0]
+    fill_dict(state, target.storage if isinstance(target, ObjectValue) else target, args[1:], kwargs)
+    return NONE
+
+
+def list_init(state: State, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) > 1:
+        target = args[0].storage if isinstance(args[0], ObjectValue) else args[0]
+        replace_items(state, target, items_of(state, args[1]))
+    return NONE
+
+
+def tuple_new(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """tuple.__new__(cls, items): named tuples are TupleValues, other subclasses objects with a tuple inside."""
+    cls, items = args[0], tuple(items_of(state, args[1])) if len(args) > 1 else ()
+    real = cls.value
+    if real is tuple or hasattr(real, "_fields") and real.__base__ is tuple:
+        return TupleValue(items, cls=real)
+    made = ObjectValue(cls)
+    made.storage = TupleValue(items)
+    return made
+
+
+def storage_new(base: type):
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        made = ObjectValue(args[0])
+        made.storage = call_pure(state, base, args[1:], kwargs) if base in (int, float, str) else DictValue(cls=base) if issubclass(base, dict) \
+            else ListValue([])
+        return made
+    return handler
+
+
+ROWS = {
+    list: new_list, tuple: new_tuple, torch.Size: new_torch_size, dict: dict_of(dict), collections.OrderedDict: dict_of(collections.OrderedDict),
+    collections.defaultdict: new_default_dict, set: new_set(set), frozenset: new_set(frozenset), collections.deque: new_deque,
+    int: number(int, "__int__"), float: number(float, "__float__"), complex: number(complex, "__complex__"), bool: new_bool, str: new_str,
+    repr: representation, slice: new_slice, type: type_of, object: plain_object, super: new_super, functools.partial: new_partial,
+    types.MethodType: new_method, type.__call__: type_call,
+    object.__new__: new_object, object.__init__: no_effect, BaseException.__init__: exception_init,
+    **{cls.__init__: exception_init for cls in BaseException.__subclasses__() + Exception.__subclasses__() if cls.__module__ == "builtins"},
+    dict.__init__: dict_init, collections.OrderedDict.__init__: dict_init, list.__init__: list_init, tuple.__new__: tuple_new,
+    dict.__new__: storage_new(dict), collections.OrderedDict.__new__: storage_new(collections.OrderedDict), list.__new__: storage_new(list),
+    int.__new__: storage_new(int), float.__new__: storage_new(float), str.__new__: storage_new(str),
+    object.__init_subclass__: no_effect,
+}
+
+__all__ = ["MISSING", "ROWS", "run_inline"]

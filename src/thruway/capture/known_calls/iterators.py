@@ -1,0 +1,229 @@
+"""iter, next, range, zip, enumerate, map, filter, reversed and itertools."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.state import Inline, State, UserRaise
+from thruway.capture.values.attribute import bind
+from thruway.capture.values.base import (
+    FALSE, NONE, Constant, GeneratorValue, ListValue, ObjectValue, SizeValue, TupleValue, Value,
+)
+from thruway.capture.values.binary import binary
+from thruway.capture.values.call import call, call_pure, run_inline
+from thruway.capture.values.constants import as_python, specialize
+from thruway.capture.values.errors import raise_error
+from thruway.capture.values.generators import advance, throw
+from thruway.capture.values.iterate import CombinedIterator, Exhausted, ListIterator, items_of, iterator_of, next_value
+from thruway.capture.values.truth import truth
+from thruway.frame.guard import MISSING
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+Pull = Callable[[State], Value]
+
+
+def new_iterator(state: State, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 2:
+        raise unsupported(state, "TW101", "iter() with a sentinel")
+    return iterator_of(state, args[0])
+
+
+def next_item(state: State, args: Args, kwargs: Kwargs) -> Value:
+    try:
+        return next_value(state, args[0])
+    except Exhausted:
+        if len(args) > 1:
+            return args[1]
+        raise_error(state, StopIteration)
+
+
+def new_range(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return call_pure(state, range, [specialize(state, a) if isinstance(a, SizeValue) else a for a in args], {})
+
+
+def lazy(python_type: type, steps: Callable[..., Iterator[Value]]) -> Callable[[State, Args, Kwargs], Value]:
+    """A row for an iterator type from a Python generator over Values: its local state is the iterator's."""
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        running = steps(state, *args, **kwargs)
+
+        def pull(_: State) -> Value:
+            try:
+                return next(running)
+            except StopIteration:
+                raise Exhausted from None
+        return CombinedIterator(python_type, pull, *args)
+    return handler
+
+
+def each(state: State, iterable: Value) -> Iterator[Value]:
+    iterator = iterator_of(state, iterable)
+    while True:
+        try:
+            item = next_value(state, iterator)
+        except Exhausted:
+            return
+        yield item
+
+
+def zipped(state: State, *iterables: Value, strict: Value = FALSE) -> Iterator[Value]:
+    parts = [each(state, one) for one in iterables]
+    if truth(state, strict):
+        rows = [list(part) for part in parts]
+        if len({len(row) for row in rows}) > 1:
+            raise_error(state, ValueError, "zip() arguments have different lengths")
+        parts = [iter(row) for row in rows]
+    for row in zip(*parts):
+        yield TupleValue(row)
+
+
+def enumerated(state: State, iterable: Value, start: Value = Constant(0)) -> Iterator[Value]:
+    index = as_python(state, start)
+    for item in each(state, iterable):
+        yield TupleValue((Constant(index), item))
+        index += 1
+
+
+def mapped(state: State, function: Value, *iterables: Value) -> Iterator[Value]:
+    for row in zip(*(each(state, one) for one in iterables)):
+        yield state.call(function, list(row))
+
+
+def filtered(state: State, function: Value, iterable: Value) -> Iterator[Value]:
+    for item in each(state, iterable):
+        if truth(state, item if function is NONE else state.call(function, [item])):
+            yield item
+
+
+def reverse(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
+    value = args[0]
+    match value:
+        case ListValue() | TupleValue():
+            return ListIterator(value, len(value.items) - 1, -1)
+        case ObjectValue():
+            found = state.type_lookup(value.cls, "__reversed__")
+            if hasattr(found, "__code__"):
+                return call(state, bind(state, found, value, value.cls, "__reversed__"), [], {})
+            if found is MISSING and value.storage is None:
+                size = run_inline(state, call(state, bind(state, state.type_lookup(value.cls, "__len__"), value, value.cls, "__len__"), [], {}))
+                getter = bind(state, state.type_lookup(value.cls, "__getitem__"), value, value.cls, "__getitem__")
+                return iterator_of(state, TupleValue(tuple(state.call(getter, [Constant(i)]) for i in reversed(range(size.value)))))
+    return iterator_of(state, TupleValue(tuple(reversed(items_of(state, value.storage if isinstance(value, ObjectValue) else value)))))
+
+
+def chained(state: State, *iterables: Value) -> Iterator[Value]:
+    for one in iterables:
+        yield from each(state, one)
+
+
+def chained_from(state: State, iterables: Value) -> Iterator[Value]:
+    for one in each(state, iterables):
+        yield from each(state, one)
+
+
+def sliced(state: State, iterable: Value, *bounds: Value) -> Iterator[Value]:
+    return itertools.islice(each(state, iterable), *(as_python(state, b) for b in bounds))
+
+
+def counted(state: State, start: Value = Constant(0), step: Value = Constant(1)) -> Iterator[Value]:
+    value = start
+    while True:
+        yield value
+        value = run_inline(state, binary(state, "+", value, step))
+
+
+def repeated(state: State, item: Value, times: Value = NONE) -> Iterator[Value]:
+    return itertools.repeat(item) if times is NONE else itertools.repeat(item, as_python(state, times))
+
+
+def cycled(state: State, iterable: Value) -> Iterator[Value]:
+    return itertools.cycle(each(state, iterable))
+
+
+def accumulated(state: State, iterable: Value, func: Value = NONE, *, initial: Value = NONE) -> Iterator[Value]:
+    total = initial
+    if total is not NONE:
+        yield total
+    for item in each(state, iterable):
+        if total is NONE:
+            total = item
+        else:
+            total = run_inline(state, binary(state, "+", total, item)) if func is NONE else state.call(func, [total, item])
+        yield total
+
+
+def pairs(state: State, iterable: Value) -> Iterator[Value]:
+    return (TupleValue(pair) for pair in itertools.pairwise(each(state, iterable)))
+
+
+def longest(state: State, *iterables: Value, fillvalue: Value = NONE) -> Iterator[Value]:
+    return (TupleValue(row) for row in itertools.zip_longest(*(each(state, one) for one in iterables), fillvalue=fillvalue))
+
+
+def starmapped(state: State, function: Value, iterable: Value) -> Iterator[Value]:
+    for row in each(state, iterable):
+        yield state.call(function, items_of(state, row))
+
+
+def taken_while(state: State, predicate: Value, iterable: Value) -> Iterator[Value]:
+    return itertools.takewhile(lambda item: truth(state, state.call(predicate, [item])), each(state, iterable))
+
+
+def dropped_while(state: State, predicate: Value, iterable: Value) -> Iterator[Value]:
+    return itertools.dropwhile(lambda item: truth(state, state.call(predicate, [item])), each(state, iterable))
+
+
+def combined(function: Callable[..., Any]) -> Callable[..., Iterator[Value]]:
+    """product, permutations, combinations: over drained iterables."""
+    def steps(state: State, *args: Value, **kwargs: Value) -> Iterator[Value]:
+        plain = [as_python(state, a) if isinstance(a, Constant) and isinstance(a.value, int) else items_of(state, a) for a in args]
+        return (TupleValue(row) for row in function(*plain, **{k: as_python(state, v) for k, v in kwargs.items()}))
+    return steps
+
+
+def copies(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """itertools.tee: over the drained rest."""
+    items = TupleValue(tuple(items_of(state, args[0])))
+    return TupleValue(tuple(ListIterator(items) for _ in range(as_python(state, args[1]) if len(args) > 1 else 2)))
+
+
+def send(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return advance(state, *args)
+
+
+def throw_in(state: State, args: Args, kwargs: Kwargs) -> Value:
+    error = args[1] if isinstance(args[1], ObjectValue) else state.call(args[1], args[2:])
+    return throw(state, args[0], error)
+
+
+def close(state: State, args: Args, kwargs: Kwargs) -> Value:
+    generator: GeneratorValue = args[0]
+    if generator.started and not generator.finished:
+        try:
+            throw(state, generator, state.call(state.class_of(GeneratorExit, None), []))
+        except UserRaise as raised:
+            if raised.value.cls.value not in (GeneratorExit, StopIteration):
+                raise
+    generator.finished = True
+    return NONE
+
+
+_GENERATOR = type(_ for _ in ())
+ROWS = {
+    iter: new_iterator, next: next_item, range: new_range, zip: lazy(zip, zipped), enumerate: lazy(enumerate, enumerated), map: lazy(map, mapped),
+    filter: lazy(filter, filtered), reversed: reverse,
+    itertools.chain: lazy(itertools.chain, chained), itertools.chain.from_iterable: lazy(itertools.chain, chained_from),
+    itertools.islice: lazy(itertools.islice, sliced), itertools.count: lazy(itertools.count, counted),
+    itertools.repeat: lazy(itertools.repeat, repeated), itertools.cycle: lazy(itertools.cycle, cycled),
+    itertools.accumulate: lazy(itertools.accumulate, accumulated), itertools.pairwise: lazy(itertools.pairwise, pairs),
+    itertools.zip_longest: lazy(itertools.zip_longest, longest), itertools.starmap: lazy(itertools.starmap, starmapped),
+    itertools.takewhile: lazy(itertools.takewhile, taken_while), itertools.dropwhile: lazy(itertools.dropwhile, dropped_while),
+    itertools.product: lazy(itertools.product, combined(itertools.product)),
+    itertools.permutations: lazy(itertools.permutations, combined(itertools.permutations)),
+    itertools.combinations: lazy(itertools.combinations, combined(itertools.combinations)), itertools.tee: copies,
+    _GENERATOR.send: send, _GENERATOR.throw: throw_in, _GENERATOR.close: close, _GENERATOR.__next__: next_item,
+    _GENERATOR.__iter__: new_iterator,
+}

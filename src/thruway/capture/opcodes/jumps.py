@@ -1,0 +1,91 @@
+"""Jumps, loops and returns."""
+
+from __future__ import annotations
+
+from thruway.bytecode.decode import Instruction
+from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
+from thruway.capture.opcodes.stack import constant
+from thruway.capture.state import Frame, Return, State
+from thruway.capture.values.base import NONE, Constant
+from thruway.capture.values.iterate import Exhausted, iterator_of, next_value
+from thruway.capture.values.truth import truth
+
+
+def jump(state: State, frame: Frame, ins: Instruction) -> None:
+    frame.pc = ins.target
+
+
+def _is_none(frame: Frame) -> bool:
+    value = frame.stack.pop()
+    return isinstance(value, Constant) and value.value is None
+
+
+def jump_if_true(state: State, frame: Frame, ins: Instruction) -> None:
+    if truth(state, frame.stack[-1]):
+        frame.pc = ins.target
+    frame.stack.pop()
+
+
+def jump_if_false(state: State, frame: Frame, ins: Instruction) -> None:
+    if not truth(state, frame.stack[-1]):
+        frame.pc = ins.target
+    frame.stack.pop()
+
+
+def jump_if_none(state: State, frame: Frame, ins: Instruction) -> None:
+    if _is_none(frame):
+        frame.pc = ins.target
+
+
+def jump_if_not_none(state: State, frame: Frame, ins: Instruction) -> None:
+    if not _is_none(frame):
+        frame.pc = ins.target
+
+
+def jump_if_true_or_pop(state: State, frame: Frame, ins: Instruction) -> None:
+    if truth(state, frame.stack[-1]):
+        frame.pc = ins.target
+    else:
+        frame.stack.pop()
+
+
+def jump_if_false_or_pop(state: State, frame: Frame, ins: Instruction) -> None:
+    if truth(state, frame.stack[-1]):
+        frame.stack.pop()
+    else:
+        frame.pc = ins.target
+
+
+def get_iter(state: State, frame: Frame, ins: Instruction) -> None:
+    frame.stack[-1] = iterator_of(state, frame.stack[-1])
+
+
+def for_iter(state: State, frame: Frame, ins: Instruction) -> None:
+    """Exhausted: the iterator is popped and the loop left; 3.12's target is an END_FOR that is stepped over."""
+    try:
+        frame.stack.append(next_value(state, frame.stack[-1]))
+    except Exhausted:
+        frame.stack.pop()
+        frame.pc = ins.target + EXHAUSTED_SKIPS_END_FOR
+
+
+def return_value(state: State, frame: Frame, ins: Instruction) -> Return:
+    return Return(frame.stack.pop())
+
+
+def return_const(state: State, frame: Frame, ins: Instruction) -> Return:
+    return Return(constant(state, ins.value))
+
+
+_TRUE = ("POP_JUMP_IF_TRUE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE")
+HANDLERS = {
+    "JUMP_FORWARD": jump, "JUMP_BACKWARD": jump, "JUMP_BACKWARD_NO_INTERRUPT": jump, "GET_ITER": get_iter, "FOR_ITER": for_iter,
+    "JUMP_IF_TRUE_OR_POP": jump_if_true_or_pop, "JUMP_IF_FALSE_OR_POP": jump_if_false_or_pop, "RETURN_VALUE": return_value,
+    "RETURN_CONST": return_const,
+    **{name: jump_if_true for name in _TRUE},
+    **{name.replace("TRUE", "FALSE"): jump_if_false for name in _TRUE},
+    **{name.replace("TRUE", "NONE"): jump_if_none for name in _TRUE},
+    **{name.replace("TRUE", "NOT_NONE"): jump_if_not_none for name in _TRUE},
+}
+
+__all__ = ["HANDLERS", "NONE"]

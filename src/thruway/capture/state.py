@@ -1,0 +1,197 @@
+"""FrameState: everything that one capture changes as it goes. The only mutable value of this room.
+
+Frames are symbolic: a list of Values as stack, a dict of locals, cells, and the exceptions being handled. A handler that calls
+Python code returns `Inline(frame)`; nested calls in rare protocols go through `state.call`, which runs the loop until that frame ends.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+
+from thruway.capture.effects import Effects
+from thruway.capture.values.base import Constant, FunctionValue, ObjectValue, Value
+from thruway.core.errors import UserLine, Unsupported
+from thruway.frame.guard import MISSING, Guard
+from thruway.frame.source import Made, Source, TypeOf
+
+
+class UserRaise(Exception):
+    """The user's code raises `value` (an exception ObjectValue): unwound by the loop through symbolic exception tables."""
+
+    def __init__(self, value: Value):
+        super().__init__()
+        self.value = value
+
+
+class Frame:
+    """One symbolic frame. `then` receives the result in place of the caller's stack; `pc` is the next instruction."""
+
+    __slots__ = ("code", "function", "program", "exceptions", "namespace", "locals", "cells", "stack", "pc", "then", "keyword_names",
+                 "handled", "generator", "saved", "depth_limit")
+
+    def __init__(self, code: CodeType, function: FunctionValue | None, program: Any, namespace: Any):
+        self.code, self.function, self.namespace = code, function, namespace
+        self.program, self.exceptions = program
+        self.locals: dict[str, Value] = {}
+        self.cells: dict[str, Any] = {}
+        self.stack: list[Value] = []
+        self.pc = 0
+        self.then: Callable[[Any, Any, Value], Any] | None = None
+        self.keyword_names: tuple[str, ...] = ()
+        self.handled: list[Value] = []
+        self.generator: Any = None
+        self.saved: list[Value] = []
+
+    def line(self) -> int | None:
+        _, instruction = self.program[max(self.pc - 1, 0)]
+        return instruction.position[0]
+
+
+@dataclass(slots=True)
+class Inline:
+    """Run `frame` next; its result goes on the caller's stack, or to `then(state, caller, value)`, which may return another Inline."""
+
+    frame: Frame
+
+
+@dataclass(slots=True)
+class Return:
+    """The running frame is done with this result."""
+
+    value: Value
+
+
+@dataclass(slots=True)
+class Yield:
+    """The running generator frame is suspended with this result."""
+
+    value: Value
+
+
+class Namespace:
+    """A module's globals as seen by capture: what was read, and writes that wait."""
+
+    __slots__ = ("real", "source_of", "values", "missing", "module", "source", "dict_source")
+
+    def __init__(self, real: dict, source_of: Callable[[str], Source], module: str | None = None, source: Source | None = None):
+        self.real, self.source_of, self.module, self.source = real, source_of, module, source
+        self.values: dict[str, Value | None] = {}
+        self.missing: set[str] = set()
+        self.dict_source: Source | None = None
+
+
+@dataclass(slots=True)
+class Input:
+    """A tensor found outside that the graph reads."""
+
+    value: Any
+    node: torch.fx.Node
+
+
+@dataclass(slots=True)
+class State:
+    """`wrap`, `known` and `program` are functions and tables of later files, held here so that values need not import them."""
+
+    function: Any
+    wrap: Callable[..., Value]
+    known: dict[Any, Callable[..., Any]]
+    program: Callable[[CodeType], Any]
+    runner: Callable[..., Value]
+    finish_frame: Callable[..., Value]
+    generator_runner: Callable[..., Value]
+    dynamic: frozenset = frozenset()
+    graph: torch.fx.Graph = field(default_factory=torch.fx.Graph)
+    guards: dict[Any, Guard] = field(default_factory=dict)
+    frames: list[Frame] = field(default_factory=list)
+    by_id: dict[int, Value] = field(default_factory=dict)
+    keep: list[Any] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    namespaces: dict[int, Namespace] = field(default_factory=dict)
+    effects: Effects = field(default_factory=Effects)
+    symbols: dict[str, Any] = field(default_factory=dict)
+    lines: dict[Any, UserLine] = field(default_factory=dict)
+    lookups: dict[Any, Any] = field(default_factory=dict)
+    by_trace: dict[int, Value] = field(default_factory=dict)
+
+    def where(self) -> UserLine | None:
+        """The user's line being run: the innermost frame outside torch's own files, else the innermost."""
+        if not self.frames:
+            return None
+        frame = next((f for f in reversed(self.frames) if not f.code.co_filename.startswith(TORCH_FOLDER)), self.frames[-1])
+        return self.line_of(frame)
+
+    def line_of(self, frame: Frame) -> UserLine:
+        number = frame.line() or frame.code.co_firstlineno
+        key = (frame.code, number)
+        line = self.lines.get(key)
+        if line is None:
+            text = linecache.getline(frame.code.co_filename, number).strip()
+            line = self.lines[key] = UserLine(frame.code.co_filename, number, frame.code.co_qualname, text)
+        return line
+
+    def guard(self, kind: str, source: Source, expected: object) -> None:
+        """Adds a guard once per (kind, source, expected where there may be several)."""
+        key = (kind, source, expected) if kind in SEVERAL else (kind, source)
+        if key not in self.guards:
+            self.guards[key] = Guard(kind, source, expected, self.where())
+
+    def unsupported(self, code: str, what: str, hint: str = "") -> Unsupported:
+        return Unsupported(code, what, hint, self.where())
+
+    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value] | None = None) -> Value:
+        """Calls now, nested: for protocols where an inlined frame's result is needed at once."""
+        return self.runner(self, function, args, kwargs or {})
+
+    def finish_inline(self, result: Inline) -> Value:
+        return self.finish_frame(self, result)
+
+    def resume_generator(self, generator: Any, sent: Value, thrown: bool = False) -> Value:
+        return self.generator_runner(self, generator, sent, thrown)
+
+    def type_lookup(self, cls: Constant, name: str) -> Any:
+        """What `name` is along the class's MRO (MISSING where nothing), guarded where the class was found outside."""
+        key = (cls.value, name)
+        found = self.lookups.get(key, _UNSEEN)
+        if found is _UNSEEN:
+            found = next((base.__dict__[name] for base in cls.value.__mro__ if name in base.__dict__), MISSING)
+            self.lookups[key] = found
+            if cls.source is not None and not immutable(cls.value):
+                self.guard("type_lookup", cls.source, (name, found))
+        return found
+
+    def class_of(self, cls: type, owner: Source | None) -> Constant:
+        """The class as a value; reached through `owner` where it has no source yet."""
+        value = self.by_id.get(id(cls))
+        if value is None:
+            value = self.by_id[id(cls)] = Constant(cls, TypeOf(owner) if owner is not None else None if immutable(cls) else self.made(cls))
+            self.keep.append(cls)
+        elif value.source is None and owner is not None:
+            value.source = TypeOf(owner)
+        return value
+
+
+    def made(self, obj: Any) -> Made:
+        """A source for an object that the entry keeps alive itself."""
+        self.kept.append(obj)
+        return Made(len(self.kept) - 1)
+
+
+_UNSEEN = object()
+SEVERAL = frozenset({"absent", "has_not", "type_lookup", "not_same_object", "no_overlap", "relation", "same_object"})
+TORCH_FOLDER = torch.__path__[0]
+_IMMUTABLE_FLAG = 1 << 8      # Py_TPFLAGS_IMMUTABLETYPE
+
+
+def immutable(cls: type) -> bool:
+    return bool(cls.__flags__ & _IMMUTABLE_FLAG)
+
+
+def is_instance_of(value: Value, cls: type) -> bool:
+    return isinstance(value, ObjectValue) and issubclass(value.cls.value, cls)

@@ -1,0 +1,256 @@
+"""Torch calls over trace tensors: run for metadata, recorded as a node. Which callables are torch's, and which of them must not run."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.state import Input, State
+from thruway.capture.values.base import (
+    FALSE, NONE, TRUE, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
+)
+from thruway.capture.values.constants import SIZE_TYPES, from_python, make_tuple
+from thruway.core.errors import Unsupported
+from thruway.frame.source import show
+from thruway.shapes.trace_tensor import TraceTensor
+
+METHOD_REFUSALS = frozenset(
+    "numpy tolist item data_ptr backward register_hook register_post_accumulate_grad_hook retain_grad share_memory_ storage untyped_storage "
+    "__dlpack__ __dlpack_device__ __repr__ __reduce__ __reduce_ex__ __len__ __bool__ __iter__ __contains__ __array__ __array_wrap__ apply_ map_ "
+    "map2_ is_shared __deepcopy__ __copy__ __format__ __dir__ __setstate__ __index__ __int__ __float__ __complex__ __hash__ __init__ __new__ "
+    "_typed_storage type_as_sparse set_ record_stream _make_subclass as_subclass __cuda_array_interface__ requires_grad_ detach_ "
+    "__torch_function__ __torch_dispatch__ _backward_hooks is_nonzero equal __init_subclass__ __getattribute__ __setattr__ __delattr__".split())
+FUNCTION_REFUSALS = frozenset(
+    "from_numpy from_file frombuffer as_tensor asarray is_nonzero equal allclose is_storage set_printoptions compile save load seed manual_seed "
+    "get_device_module vmap set_default_dtype".split())
+CREATES_FROM_DATA = frozenset({"tensor", "scalar_tensor", "as_tensor", "asarray"})
+
+
+@functools.lru_cache(maxsize=1)
+def torch_callables() -> dict[Any, str]:
+    """Callable → "function" or the method's name: what is called on trace tensors and recorded."""
+    table: dict[Any, str] = {}
+    for space in (torch._C._VariableFunctions, torch._C._nn, torch._C._fft, torch._C._linalg, torch._C._special, torch.functional,
+                  torch.nn.functional, torch.linalg, torch.fft, torch.special, torch):
+        for name in dir(space):
+            found = getattr(space, name, None)
+            if _is_function_of(space, name, found):
+                table.setdefault(found, "function")
+    for name, found in [*vars(torch._C.TensorBase).items(), *vars(torch.Tensor).items()]:
+        if isinstance(found, types.MethodDescriptorType | types.FunctionType | types.WrapperDescriptorType) and name not in METHOD_REFUSALS:
+            table[found] = name
+    for symbol in OPERATORS:
+        table.setdefault(symbol, "function")
+    return table
+
+
+def _is_function_of(space: Any, name: str, found: Any) -> bool:
+    if name in FUNCTION_REFUSALS or name.startswith("__"):
+        return False
+    if space is torch:
+        return isinstance(found, types.BuiltinFunctionType) and found.__self__ is torch._C._VariableFunctions or name == "tensor"
+    if isinstance(found, types.FunctionType):
+        return space in (torch.functional, torch.nn.functional) and found.__module__ in ("torch.functional", "torch.nn.functional", "torch._jit_internal")
+    return isinstance(found, types.BuiltinFunctionType)
+
+
+OPERATORS = (
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow, operator.matmul, operator.and_,
+    operator.or_, operator.xor, operator.lshift, operator.rshift, operator.neg, operator.pos, operator.invert, operator.eq, operator.ne,
+    operator.lt, operator.le, operator.gt, operator.ge, operator.getitem, operator.abs, operator.iadd, operator.isub, operator.imul,
+    operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow, operator.imatmul, operator.iand, operator.ior, operator.ixor,
+)
+
+
+def is_torch_callable(target: Any) -> bool:
+    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return True
+    try:
+        return target in torch_callables()
+    except TypeError:
+        return False
+
+
+class NotTensorArguments(Exception):
+    """Internal: an argument is neither tensor, constant, size nor a container of them."""
+
+
+def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """Runs `target` on trace tensors and records it. None where an argument is of another kind (a Python callable, say)."""
+    try:
+        trace_args = [to_trace(a) for a in args]
+        trace_kwargs = {k: to_trace(v) for k, v in kwargs.items()}
+    except NotTensorArguments:
+        return None
+    result = run_trace(state, target, trace_args, trace_kwargs)
+    return record_result(state, target, args, kwargs, result)
+
+
+def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
+    """The call over metadata. Torch's refusal (a wrong shape, a missing rule) leaves the stretch to eager, which raises what it raises."""
+    try:
+        return target(*args, **kwargs)
+    except Unsupported as error:
+        reason = error.reason
+        raise Unsupported(reason.code, reason.what, reason.hint, reason.where or state.where()) from error
+    except Exception as error:
+        name = getattr(target, "__name__", str(target))
+        raise unsupported(state, "TW112", name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+
+
+def record_result(state: State, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any) -> Value:
+    """The result as a Value; a node where it holds tensors or sizes are not all known, else a plain constant."""
+    if not holds_tensor(result):
+        return from_python(state, result)
+    if isinstance(result, TraceTensor):
+        known = state.by_trace.get(id(result))
+        if known is not None:
+            if not _returns_itself(target, args, kwargs, known):
+                return known
+            add_node(state, target, args, kwargs)
+            return known
+    node = add_node(state, target, args, kwargs)
+    return result_value(state, node, result)
+
+
+def _returns_itself(target: Any, args: list[Value], kwargs: dict[str, Value], known: Value) -> bool:
+    """Whether the call may have written (in-place methods, out=): only calls like `contiguous()` that give back their input do not."""
+    name = getattr(target, "__name__", "")
+    return name not in GIVES_BACK
+
+
+GIVES_BACK = frozenset("contiguous to float half double bfloat16 int long cpu cuda type expand_as reshape view_as type_as positive resolve_conj "
+                       "resolve_neg __pos__ pos coalesce dropout alpha_dropout".split())
+
+
+def holds_tensor(result: Any) -> bool:
+    if isinstance(result, torch.Tensor):
+        return True
+    return isinstance(result, tuple | list) and any(holds_tensor(r) for r in result)
+
+
+def result_value(state: State, node: torch.fx.Node, result: Any) -> Value:
+    """Values of what a node gives; items of tuples through getitem nodes."""
+    node.meta["example_value"] = result
+    if isinstance(result, torch.Tensor):
+        known = state.by_trace.get(id(result))
+        if known is not None:
+            return known
+        value = TensorValue(result, node)
+        state.by_trace[id(result)] = value
+        state.keep.append(result)
+        return value
+    if isinstance(result, tuple | list):
+        items = []
+        for i, item in enumerate(result):
+            part = state.graph.create_node("call_function", operator.getitem, (node, i))
+            part.meta["line"] = node.meta["line"]
+            items.append(result_value(state, part, item))
+        return ListValue(items) if isinstance(result, list) else TupleValue(tuple(items), cls=type(result))
+    return from_python(state, result)
+
+
+def add_node(state: State, target: Any, args: list[Value], kwargs: dict[str, Value]) -> torch.fx.Node:
+    """One call in the graph: methods as call_method, everything else as call_function."""
+    fx_args = tuple([to_node(state, a) for a in args])
+    fx_kwargs = {k: to_node(state, v) for k, v in kwargs.items()}
+    kind = torch_callables().get(target, "function") if not isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket) else "function"
+    if kind == "function":
+        node = state.graph.create_node("call_function", target, fx_args, fx_kwargs)
+    elif kind in METHOD_OPERATORS:
+        node = state.graph.create_node("call_function", METHOD_OPERATORS[kind], fx_args, fx_kwargs)
+    else:
+        node = state.graph.create_node("call_method", kind, fx_args, fx_kwargs)
+    node.meta["line"] = state.where()
+    return node
+
+
+METHOD_OPERATORS: dict[str, Callable[..., Any]] = {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
+
+
+def to_trace(value: Value) -> Any:
+    """What torch gets at capture: trace tensors, numbers, SymInts, containers of them."""
+    match value:
+        case TensorValue():
+            return value.trace
+        case Constant():
+            if isinstance(value.value, types.FunctionType | types.ModuleType):
+                raise NotTensorArguments
+            return value.value
+        case SizeValue():
+            return value.size
+        case TupleValue():
+            return make_tuple(value.cls, [to_trace(item) for item in value.items])
+        case ListValue():
+            return [to_trace(item) for item in value.items]
+        case SliceValue():
+            return slice(to_trace(value.start), to_trace(value.stop), to_trace(value.step))
+        case DictValue() if value.complete:
+            return {to_trace(k): to_trace(v) for k, v in value.items.values()}
+        case ObjectValue(storage=Constant()):
+            return value.storage.value
+        case _:
+            raise NotTensorArguments
+
+
+def to_node(state: State, value: Value) -> Any:
+    """What stands in the graph for an argument."""
+    match value:
+        case TensorValue():
+            return tensor_node(state, value)
+        case Constant():
+            return value.value
+        case SizeValue():
+            return size_node(state, value)
+        case TupleValue():
+            items = [to_node(state, item) for item in value.items]
+            return tuple(items) if value.cls is torch.Size or value.cls.__module__.startswith("torch.return_types") else make_tuple(value.cls, items)
+        case ListValue():
+            return [to_node(state, item) for item in value.items]
+        case SliceValue():
+            return slice(to_node(state, value.start), to_node(state, value.stop), to_node(state, value.step))
+        case DictValue():
+            return {to_node(state, k): to_node(state, v) for k, v in value.items.values()}
+        case ObjectValue(storage=Constant()):
+            return value.storage.value
+        case _:
+            raise NotTensorArguments
+
+
+def tensor_node(state: State, value: TensorValue) -> torch.fx.Node:
+    """The tensor's node; one found outside becomes an input when it is first used."""
+    if value.node is None:
+        graph = state.graph
+        last = state.inputs[-1].node if state.inputs else graph._root
+        with graph.inserting_after(last):
+            value.node = graph.create_node("placeholder", _input_name(state, value))
+        value.node.meta["example_value"] = value.trace
+        state.inputs.append(Input(value, value.node))
+    return value.node
+
+
+def _input_name(state: State, value: TensorValue) -> str:
+    text = show(value.source).replace("._modules[", ".").replace("._parameters[", ".").replace("._buffers[", ".")
+    return "".join(c if c.isalnum() else "_" for c in text.replace("__dict__", "")).strip("_").lower() or "input"
+
+
+def size_node(state: State, value: SizeValue) -> Any:
+    if value.node is None:
+        if value.make_node is None:
+            return value.size
+        value.node = value.make_node(state)
+    return value.node
+
+
+def is_tensor_type(cls: type) -> bool:
+    return issubclass(cls, torch.Tensor)
+
+
+__all__ = ["FALSE", "NONE", "TRUE", "SIZE_TYPES", "call_torch", "is_torch_callable"]

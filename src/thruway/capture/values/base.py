@@ -1,0 +1,266 @@
+"""The kinds of Value. A value found outside has a Source and the real object; one made inside has neither until `emit` rebuilds it.
+
+Values are compared by identity: one Value per object. Containers hold Values in plain Python containers, so that most
+methods of list, dict and set are run by Python itself on them.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any
+
+from thruway.frame.source import Attr, DictAttr, Item, Source
+
+
+class Value:
+    """`source`: where the object is found outside, or None. `exposed`: an effect already refers to it, so that later writes are effects too."""
+
+    __slots__ = ("source", "exposed")
+
+    def __init__(self, source: Source | None = None):
+        self.source = source
+        self.exposed = source is not None
+
+
+class Null(Value):
+    """The NULL that CPython pushes beside callables."""
+
+    __slots__ = ()
+
+
+NULL = Null()
+
+
+class Constant(Value):
+    """A Python object that is known exactly and never changes under us: a number, string, type, builtin function, module, dtype, …"""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any, source: Source | None = None):
+        self.source = source
+        self.exposed = False
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Constant({self.value!r})"
+
+
+NONE, TRUE, FALSE = Constant(None), Constant(True), Constant(False)
+NOT_IMPLEMENTED = Constant(NotImplemented)
+
+
+class TensorValue(Value):
+    """`trace` holds metadata only; `node` is its place in the graph, made when first used for a tensor found outside."""
+
+    __slots__ = ("trace", "node", "real", "attributes")
+
+    def __init__(self, trace: Any, node: Any = None, source: Source | None = None, real: Any = None):
+        super().__init__(source)
+        self.trace, self.node, self.real = trace, node, real
+        self.attributes: DictValue | None = None
+
+    def __repr__(self) -> str:
+        return f"TensorValue({self.node or self.source})"
+
+
+class SizeValue(Value):
+    """An integer (or float, or truth value) that depends on symbolic sizes; `node` computes it in the graph, made when first needed."""
+
+    __slots__ = ("size", "node", "make_node")
+
+    def __init__(self, size: Any, node: Any = None, make_node: Any = None):
+        super().__init__()
+        self.size, self.node, self.make_node = size, node, make_node
+
+
+class SliceValue(Value):
+    __slots__ = ("start", "stop", "step")
+
+    def __init__(self, start: Value, stop: Value, step: Value):
+        super().__init__()
+        self.start, self.stop, self.step = start, stop, step
+
+
+class ListValue(Value):
+    """A list (`cls` list or deque). `items` are Values; of one found outside all are wrapped and its length is guarded."""
+
+    __slots__ = ("items", "cls", "options")
+
+    def __init__(self, items: list[Value], source: Source | None = None, cls: type = list, options: dict[str, Value] | None = None):
+        super().__init__(source)
+        self.items, self.cls = items, cls
+        self.options = options or {}
+
+    def __repr__(self) -> str:
+        return f"{self.cls.__name__}Value({self.items})"
+
+
+class TupleValue(Value):
+    """A tuple, torch.Size, named tuple or structseq made of known items."""
+
+    __slots__ = ("items", "cls")
+
+    def __init__(self, items: tuple[Value, ...], source: Source | None = None, cls: type = tuple):
+        super().__init__(source)
+        self.items, self.cls = items, cls
+        self.exposed = False
+
+    def __repr__(self) -> str:
+        return f"{self.cls.__name__}Value({self.items})"
+
+
+class DictValue(Value):
+    """A dict or OrderedDict, defaultdict, Counter. `items` maps a key (see `keys.key_of`) to (key Value, Value).
+
+    One found outside is read key by key: `items` holds what was read or written, `removed` the real keys written away,
+    `missing` keys known to be absent; `complete` says that every real key is in `items`, in order.
+    """
+
+    __slots__ = ("items", "cls", "real", "removed", "missing", "complete", "factory")
+
+    def __init__(self, items: dict | None = None, source: Source | None = None, cls: type = dict, real: dict | None = None):
+        super().__init__(source)
+        self.items: dict[Any, tuple[Value, Value]] = items if items is not None else {}
+        self.cls, self.real = cls, real
+        self.removed: set = set()
+        self.missing: set = set()
+        self.complete = real is None
+        self.factory: Value | None = None
+
+    def item_source(self, key: Any) -> Source | None:
+        return None if self.source is None else Item(self.source, key)
+
+    def __repr__(self) -> str:
+        return f"{self.cls.__name__}Value({self.items})"
+
+
+class InstanceDict(DictValue):
+    """The `__dict__` of an object found outside."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Source, real: dict):
+        super().__init__({}, Attr(owner, "__dict__"), dict, real)
+        self.owner = owner
+
+    def item_source(self, key: Any) -> Source:
+        return DictAttr(self.owner, key)
+
+
+class SetValue(Value):
+    """A set or frozenset: key → Value, as in a dict."""
+
+    __slots__ = ("items", "cls")
+
+    def __init__(self, items: dict[Any, Value], source: Source | None = None, cls: type = set):
+        super().__init__(source)
+        self.items, self.cls = items, cls
+        if cls is frozenset:
+            self.exposed = False
+
+
+class CellValue(Value):
+    """A closure cell; `content` None where empty."""
+
+    __slots__ = ("content", "real")
+
+    def __init__(self, content: Value | None = None, source: Source | None = None, real: Any = None):
+        super().__init__(source)
+        self.content, self.real = content, real
+
+
+class FunctionValue(Value):
+    """A Python function. Of one found outside (`real`), defaults and cells are wrapped when they are first wanted."""
+
+    __slots__ = ("code", "namespace", "name", "defaults", "keyword_defaults", "cells", "real", "attributes", "annotations")
+
+    def __init__(self, code: CodeType, namespace: Any, name: str, source: Source | None = None, real: Any = None):
+        super().__init__(source)
+        self.code, self.namespace, self.name, self.real = code, namespace, name, real
+        self.defaults: tuple[Value, ...] | None = () if real is None else None
+        self.keyword_defaults: dict[str, Value] | None = {} if real is None else None
+        self.cells: tuple[CellValue, ...] | None = () if real is None else None
+        self.attributes: DictValue | None = None
+        self.annotations: Value | None = None
+
+    def __repr__(self) -> str:
+        return f"FunctionValue({self.name})"
+
+
+class MethodValue(Value):
+    """A bound method: `function` is any callable Value, `owner` its first argument."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None):
+        super().__init__(source)
+        self.exposed = False
+        self.function, self.owner = function, owner
+
+    def __repr__(self) -> str:
+        return f"MethodValue({self.function}, {self.owner})"
+
+
+class PartialValue(Value):
+    """functools.partial."""
+
+    __slots__ = ("function", "args", "kwargs")
+
+    def __init__(self, function: Value, args: tuple[Value, ...], kwargs: dict[str, Value], source: Source | None = None):
+        super().__init__(source)
+        self.function, self.args, self.kwargs = function, args, kwargs
+
+
+class SuperValue(Value):
+    """super(start, owner): `owner` an instance or a class, lookups begin behind `start` in the MRO."""
+
+    __slots__ = ("start", "owner")
+
+    def __init__(self, start: type, owner: Value):
+        super().__init__()
+        self.start, self.owner = start, owner
+
+
+class ObjectValue(Value):
+    """An instance of any other class. `attributes` is its instance dict, `slots` what member descriptors hold,
+    `storage` the content of a builtin base class (dict, list, tuple, int, …), `args` those of an exception."""
+
+    __slots__ = ("cls", "real", "attributes", "slots", "storage", "new_args")
+
+    def __init__(self, cls: Constant, source: Source | None = None, real: Any = None):
+        super().__init__(source)
+        self.cls, self.real = cls, real
+        self.attributes: DictValue | None = None
+        self.slots: dict[str, Value] = {}
+        self.storage: Value | None = None
+        self.new_args: tuple[Value, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"ObjectValue({self.cls.value.__name__})"
+
+
+class IteratorValue(Value):
+    """A builtin iterator made inside; one subclass per kind stands in `iterate`."""
+
+    __slots__ = ()
+
+
+class GeneratorValue(Value):
+    """A generator made inside: a suspended symbolic frame. `running` guards against re-entry."""
+
+    __slots__ = ("frame", "started", "finished", "running")
+
+    def __init__(self, frame: Any):
+        super().__init__()
+        self.frame = frame
+        self.started = self.finished = self.running = False
+
+
+class ViewValue(Value):
+    """keys(), values() or items() of a dict: `kind` names which."""
+
+    __slots__ = ("mapping", "kind")
+
+    def __init__(self, mapping: DictValue, kind: str):
+        super().__init__()
+        self.mapping, self.kind = mapping, kind

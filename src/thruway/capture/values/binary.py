@@ -1,0 +1,198 @@
+"""Binary and unary operators: numbers run, tensors are recorded, sequences concatenate, objects use their slots."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.state import Inline, State
+from thruway.capture.tensors import call_torch
+from thruway.capture.values.attribute import class_attribute_source
+from thruway.capture.values.base import (
+    NOT_IMPLEMENTED, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
+)
+from thruway.capture.values.call import call, run_inline
+from thruway.capture.values.constants import NotConstant, as_python, from_python, specialize
+from thruway.capture.values.errors import raise_error, raise_real
+from thruway.capture.values.iterate import items_of
+from thruway.capture.values.mapping import complete, write_key
+from thruway.capture.values.mutate import extend_list, update_set
+from thruway.capture.values.sizes import size_operation
+from thruway.capture.values.types_ import python_type
+from thruway.capture.wrap import wrap
+from thruway.frame.guard import MISSING
+
+Result = Value | Inline
+
+SYMBOLS: dict[str, tuple[Callable[..., Any], str]] = {
+    "+": (operator.add, "add"), "-": (operator.sub, "sub"), "*": (operator.mul, "mul"), "/": (operator.truediv, "truediv"),
+    "//": (operator.floordiv, "floordiv"), "%": (operator.mod, "mod"), "**": (operator.pow, "pow"), "@": (operator.matmul, "matmul"),
+    "&": (operator.and_, "and"), "|": (operator.or_, "or"), "^": (operator.xor, "xor"), "<<": (operator.lshift, "lshift"),
+    ">>": (operator.rshift, "rshift"),
+}
+IN_PLACE: dict[str, Callable[..., Any]] = {
+    "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv, "//=": operator.ifloordiv, "%=": operator.imod,
+    "**=": operator.ipow, "@=": operator.imatmul, "&=": operator.iand, "|=": operator.ior, "^=": operator.ixor, "<<=": operator.ilshift,
+    ">>=": operator.irshift,
+}
+UNARY: dict[str, tuple[Callable[..., Any], str]] = {
+    "-": (operator.neg, "__neg__"), "+": (operator.pos, "__pos__"), "~": (operator.invert, "__invert__"),
+}
+
+
+def binary(state: State, symbol: str, left: Value, right: Value) -> Result:
+    """`left symbol right`; augmented assignments have symbols that end in "="."""
+    in_place = symbol.endswith("=")
+    plain = symbol[:-1] if in_place else symbol
+    function, name = SYMBOLS[plain]
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return _on_constants(state, function, left, right)
+    if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+        target = IN_PLACE[symbol] if in_place and isinstance(left, TensorValue) else function
+        result = call_torch(state, target, [left, right], {})
+        if result is not None:
+            return result
+    if in_place:
+        result = _augment(state, plain, left, right)
+        if result is not None:
+            return result
+    if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+        return _by_slots(state, name, symbol, left, right)
+    if isinstance(left, SizeValue) or isinstance(right, SizeValue):
+        return size_operation(state, function, left, right)
+    return _on_containers(state, plain, function, left, right)
+
+
+def _on_constants(state: State, function: Callable[..., Any], left: Constant, right: Constant) -> Value:
+    try:
+        return from_python(state, function(left.value, right.value))
+    except Exception as error:
+        raise_real(state, error)
+
+
+def _augment(state: State, symbol: str, left: Value, right: Value) -> Value | None:
+    """In-place operators of builtin containers; None where the type has none."""
+    match left, symbol:
+        case ListValue(), "+":
+            extend_list(state, left, items_of(state, right))
+        case SetValue(cls=cls), "|" if cls is set and isinstance(right, SetValue):
+            update_set(state, left, list(right.items.values()))
+        case DictValue(), "|" if isinstance(right, DictValue):
+            complete(state, right)
+            for key, (key_value, value) in right.items.items():
+                write_key(state, left, key, key_value, value)
+        case ObjectValue(), _:
+            found = state.type_lookup(left.cls, f"__i{SYMBOLS[symbol][1]}__")
+            if not isinstance(found, types.FunctionType):
+                return None
+            result = _call_slot(state, left, f"__i{SYMBOLS[symbol][1]}__", found, [right])
+            return None if result is NOT_IMPLEMENTED else result
+        case _:
+            return None
+    return left
+
+
+def _call_slot(state: State, owner: ObjectValue, name: str, found: types.FunctionType, args: list[Value]) -> Value:
+    source = class_attribute_source(owner.cls, name)
+    result = run_inline(state, call(state, wrap(state, found, source, True), [owner, *args], {}))
+    return NOT_IMPLEMENTED if isinstance(result, Constant) and result.value is NotImplemented else result
+
+
+def _by_slots(state: State, name: str, symbol: str, left: Value, right: Value) -> Result:
+    """The left operand's method, then the right's reflected one; a subclass on the right goes first."""
+    tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
+    left_type, right_type = python_type(left), python_type(right)
+    if right_type is not left_type and issubclass(right_type, left_type):
+        tries.reverse()
+    for owner, slot, other in tries:
+        if not isinstance(owner, ObjectValue):
+            continue
+        found = state.type_lookup(owner.cls, slot)
+        if found is MISSING:
+            continue
+        if isinstance(found, types.FunctionType):
+            result = _call_slot(state, owner, slot, found, [other])
+            if result is not NOT_IMPLEMENTED:
+                return result
+        elif owner.storage is not None:
+            args = [owner.storage, _content(other)]
+            return binary(state, symbol.rstrip("=") or symbol, *(args if slot == f"__{name}__" else args[::-1]))
+    raise_error(state, TypeError, f"unsupported operand type(s) for {symbol}: '{left_type.__name__}' and '{right_type.__name__}'")
+
+
+def _content(value: Value) -> Value:
+    return value.storage if isinstance(value, ObjectValue) and value.storage is not None else value
+
+
+def _on_containers(state: State, symbol: str, function: Callable[..., Any], left: Value, right: Value) -> Value:
+    match left, symbol, right:
+        case ListValue(), "+", ListValue():
+            return ListValue(left.items + right.items, cls=left.cls)
+        case TupleValue(), "+", TupleValue():
+            return TupleValue(left.items + right.items, cls=left.cls if left.cls is right.cls and not hasattr(left.cls, "_fields") else tuple)
+        case (ListValue() | TupleValue(), "*", Constant() | SizeValue()):
+            return _repeat(state, left, right)
+        case (Constant() | SizeValue(), "*", ListValue() | TupleValue()):
+            return _repeat(state, right, left)
+        case DictValue(), "|", DictValue():
+            complete(state, left)
+            complete(state, right)
+            return DictValue(left.items | right.items, cls=left.cls)
+        case (SetValue() | ViewValue(), "|" | "&" | "-" | "^", SetValue() | ViewValue()):
+            return _set_operation(state, function, left, right)
+    try:
+        return from_python(state, function(as_python(state, left), as_python(state, right)))
+    except NotConstant:
+        raise unsupported(state, "TW104", symbol, f"{python_type(left).__name__} and {python_type(right).__name__}") from None
+    except Exception as error:
+        raise_real(state, error)
+
+
+def _repeat(state: State, sequence: ListValue | TupleValue, count: Value) -> Value:
+    number = specialize(state, count).value if isinstance(count, SizeValue) else count.value
+    try:
+        items = sequence.items * number
+    except TypeError as error:
+        raise_real(state, error)
+    return ListValue(items, cls=sequence.cls) if isinstance(sequence, ListValue) else TupleValue(items, cls=tuple)
+
+
+def set_items(state: State, value: SetValue | ViewValue) -> dict[Any, Value]:
+    """Members by key."""
+    if isinstance(value, SetValue):
+        return value.items
+    complete(state, value.mapping)
+    if value.kind != "keys":
+        raise unsupported(state, "TW104", "set operation", f"dict {value.kind}")
+    return {key: pair[0] for key, pair in value.mapping.items.items()}
+
+
+def _set_operation(state: State, function: Callable[..., Any], left: Value, right: Value) -> SetValue:
+    a, b = set_items(state, left), set_items(state, right)
+    both = a | b
+    keys = function(set(a), set(b))
+    return SetValue({key: both[key] for key in both if key in keys}, cls=left.cls if isinstance(left, SetValue) else set)
+
+
+def unary(state: State, symbol: str, value: Value) -> Result:
+    function, slot = UNARY[symbol]
+    match value:
+        case Constant():
+            try:
+                return from_python(state, function(value.value))
+            except Exception as error:
+                raise_real(state, error)
+        case TensorValue():
+            return call_torch(state, function, [value], {})
+        case SizeValue():
+            return size_operation(state, function, value)
+        case ObjectValue():
+            found = state.type_lookup(value.cls, slot)
+            if isinstance(found, types.FunctionType):
+                return call(state, wrap(state, found, class_attribute_source(value.cls, slot), True), [value], {})
+            if value.storage is not None:
+                return unary(state, symbol, value.storage)
+    raise unsupported(state, "TW104", symbol, python_type(value).__name__)

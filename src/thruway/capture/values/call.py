@@ -1,0 +1,288 @@
+"""Calling a Value. Order: a row of the known-calls table, the kind of callable, `__call__` of its type."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.state import Frame, Inline, State, UserRaise
+from thruway.capture.tensors import call_torch, is_torch_callable
+from thruway.capture.values.base import (
+    NONE, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, SizeValue, TensorValue,
+    TupleValue, Value,
+)
+from thruway.capture.values.constants import NotConstant, as_python, from_python
+from thruway.capture.values.errors import raise_error, raise_real
+from thruway.capture.values.types_ import python_type
+from thruway.capture.wrap import function_cells, function_defaults, function_keyword_defaults, wrap
+from thruway.frame.guard import MISSING
+from thruway.frame.source import Attr
+
+Result = Value | Inline
+Kwargs = dict[str, Value]
+
+CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR, CO_COROUTINE = 4, 8, 0x20, 0x80 | 0x100 | 0x200
+
+
+def call(state: State, function: Value, args: list[Value], kwargs: Kwargs) -> Result:
+    """`function(*args, **kwargs)`."""
+    caller = CALLERS.get(type(function))
+    if caller is None:
+        raise_error(state, TypeError, f"'{python_type(function).__name__}' object is not callable")
+    return caller(state, function, args, kwargs)
+
+
+def run_inline(state: State, result: Result) -> Value:
+    """The value of a result; an inlined frame runs now, nested."""
+    return state.finish_inline(result) if isinstance(result, Inline) else result
+
+
+def _call_method(state: State, method: MethodValue, args: list[Value], kwargs: Kwargs) -> Result:
+    return call(state, method.function, [method.owner, *args], kwargs)
+
+
+def _call_partial(state: State, partial: PartialValue, args: list[Value], kwargs: Kwargs) -> Result:
+    return call(state, partial.function, [*partial.args, *args], partial.kwargs | kwargs)
+
+
+def _call_object(state: State, value: ObjectValue, args: list[Value], kwargs: Kwargs) -> Result:
+    found = state.type_lookup(value.cls, "__call__")
+    if found is MISSING:
+        raise_error(state, TypeError, f"'{value.cls.value.__name__}' object is not callable")
+    if isinstance(found, types.FunctionType):
+        source = Attr(value.cls.source, "__call__") if value.cls.source is not None else None
+        return call(state, wrap(state, found, source, True) if source else Constant(found), [value, *args], kwargs)
+    raise unsupported(state, "TW101", value.cls.value.__name__)
+
+
+def _call_function(state: State, function: FunctionValue, args: list[Value], kwargs: Kwargs) -> Result:
+    real = function.real
+    if real is not None:
+        row = state.known.get(real)
+        if row is not None:
+            return row(state, args, kwargs)
+        if is_torch_callable(real):
+            result = call_torch(state, real, args, kwargs)
+            if result is not None:
+                return result
+    return inline(state, function, args, kwargs)
+
+
+def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwargs) -> Result:
+    """A frame for the function with its arguments bound; for a generator function the suspended generator."""
+    code = function.code
+    frame = Frame(code, function, state.program(code), function.namespace)
+    bind_arguments(state, function, frame.locals, args, kwargs)
+    if function.real is None or function.code.co_freevars:
+        for name, cell in zip(code.co_freevars, function_cells(state, function)):
+            frame.cells[name] = cell
+    if code.co_flags & CO_GENERATOR:
+        generator = GeneratorValue(frame)
+        frame.generator = generator
+        return generator
+    if code.co_flags & CO_COROUTINE:
+        raise unsupported(state, "TW113", function.name)
+    return Inline(frame)
+
+
+def bind_arguments(state: State, function: FunctionValue, into: dict[str, Value], args: list[Value], kwargs: Kwargs) -> None:
+    """Python's binding of arguments to parameters."""
+    code = function.code
+    count, names = code.co_argcount, code.co_varnames
+    into.update(zip(names[:count], args))
+    keyword_names = names[:count + code.co_kwonlyargcount]
+    extra: dict[str, Value] = {}
+    for name, value in kwargs.items():
+        if name in keyword_names and name not in names[:code.co_posonlyargcount]:
+            if name in into:
+                raise_error(state, TypeError, f"{code.co_qualname}() got multiple values for argument '{name}'")
+            into[name] = value
+        elif code.co_flags & CO_VARKEYWORDS:
+            extra[name] = value
+        else:
+            raise_error(state, TypeError, f"{code.co_qualname}() got an unexpected keyword argument '{name}'")
+    _bind_rest(state, function, into, args, extra)
+    if len(into) < len(names):
+        _bind_defaults(state, function, into)
+
+
+def _bind_rest(state: State, function: FunctionValue, into: dict[str, Value], args: list[Value], extra: Kwargs) -> None:
+    code = function.code
+    count = code.co_argcount
+    slot = count + code.co_kwonlyargcount
+    if code.co_flags & CO_VARARGS:
+        into[code.co_varnames[slot]] = TupleValue(tuple(args[count:]))
+        slot += 1
+    elif len(args) > count:
+        raise_error(state, TypeError, f"{code.co_qualname}() takes {count} positional arguments but {len(args)} were given")
+    if code.co_flags & CO_VARKEYWORDS:
+        into[code.co_varnames[slot]] = DictValue({k: (Constant(k), v) for k, v in extra.items()})
+
+
+def _bind_defaults(state: State, function: FunctionValue, into: dict[str, Value]) -> None:
+    code = function.code
+    count, names = code.co_argcount, code.co_varnames
+    lacking = [i for i in range(count) if names[i] not in into]
+    if lacking:
+        defaults = function_defaults(state, function)
+        for i in lacking:
+            at = i - (count - len(defaults))
+            if at < 0:
+                raise_error(state, TypeError, f"{code.co_qualname}() missing 1 required positional argument: '{names[i]}'")
+            into[names[i]] = defaults[at]
+    for name in names[count:count + code.co_kwonlyargcount]:
+        if name not in into:
+            defaults = function_keyword_defaults(state, function)
+            if name not in defaults:
+                raise_error(state, TypeError, f"{code.co_qualname}() missing 1 required keyword-only argument: '{name}'")
+            into[name] = defaults[name]
+
+
+def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwargs) -> Result:
+    """A builtin function, descriptor, class or torch callable."""
+    target = value.value
+    row = _row(state, target)
+    if row is not None:
+        return row(state, args, kwargs)
+    if is_torch_callable(target):
+        result = call_torch(state, target, args, kwargs)
+        if result is not None:
+            return result
+    if isinstance(target, type):
+        return construct(state, value, args, kwargs)
+    if isinstance(target, types.FunctionType):
+        raise unsupported(state, "TW101", target.__qualname__)
+    if is_pure(target, args):
+        return call_pure(state, target, args, kwargs)
+    raise unsupported(state, "TW101", getattr(target, "__qualname__", repr(target)))
+
+
+def _row(state: State, target: Any) -> Callable[..., Result] | None:
+    try:
+        return state.known.get(target)
+    except TypeError:
+        return None
+
+
+PURE_MODULES = frozenset({"math", "cmath", "_operator", "operator", "_functools", "builtins", "_struct", "itertools", "unicodedata", "_bisect", "_string"})
+PURE_TYPES = (int, float, complex, bool, str, bytes, range, torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo, slice)
+IMPURE = frozenset({"exec", "eval", "compile", "open", "input", "print", "__import__", "breakpoint", "globals", "locals", "vars", "setattr", "delattr"})
+
+
+def is_pure(target: Any, args: list[Value]) -> bool:
+    """Whether a builtin only computes on values that cannot run user code."""
+    owner = getattr(target, "__objclass__", None)
+    if owner is not None:
+        return owner in PURE_TYPES
+    if isinstance(target, types.BuiltinFunctionType):
+        bound = target.__self__
+        if isinstance(bound, type):
+            return bound in PURE_TYPES or bound in (dict, bytes)
+        if bound is None or isinstance(bound, types.ModuleType):
+            return target.__module__ in PURE_MODULES and target.__name__ not in IMPURE
+        return isinstance(bound, PURE_TYPES)
+    return False
+
+
+def call_pure(state: State, target: Callable[..., Any], args: list[Value], kwargs: Kwargs) -> Value:
+    """Runs a pure callable on known values; what it raises is raised in the user's code."""
+    try:
+        real_args = [as_python(state, a) for a in args]
+        real_kwargs = {k: as_python(state, v) for k, v in kwargs.items()}
+    except NotConstant:
+        raise unsupported(state, "TW101", getattr(target, "__qualname__", repr(target))) from None
+    try:
+        result = target(*real_args, **real_kwargs)
+    except Exception as error:
+        raise_real(state, error)
+    return from_python(state, result)
+
+
+def construct(state: State, cls: Constant, args: list[Value], kwargs: Kwargs) -> Result:
+    """`cls(*args, **kwargs)`: the metaclass's `__call__`, `__new__`, then `__init__`."""
+    real = cls.value
+    meta_call = next(base.__dict__["__call__"] for base in type(real).__mro__ if "__call__" in base.__dict__)
+    if isinstance(meta_call, types.FunctionType):
+        meta = state.class_of(type(real), cls.source)
+        source = Attr(meta.source, "__call__") if meta.source else None
+        return call(state, wrap(state, meta_call, source, True) if source else Constant(meta_call), [cls, *args], kwargs)
+    return construct_plain(state, cls, args, kwargs)
+
+
+def construct_plain(state: State, cls: Constant, args: list[Value], kwargs: Kwargs) -> Result:
+    """type.__call__."""
+    real = cls.value
+    if real in PURE_TYPES:
+        return call_pure(state, real, args, kwargs)
+    new = state.type_lookup(cls, "__new__")
+    maker = NEW_ROWS.get(new) or NEW_ROWS.get(getattr(new, "__self__", None))
+    if isinstance(new, staticmethod):
+        made = state.call(_class_function(state, cls, new.__func__, "__new__"), [cls, *args], kwargs)
+        if not issubclass(python_type(made), real):
+            return made
+    elif issubclass(real, BaseException) and real.__flags__ & HEAP_TYPE == 0 or maker is None and issubclass(real, BaseException):
+        made = ObjectValue(cls)
+        made.new_args = tuple(args)
+    else:
+        made = new_object(state, cls, args, kwargs)
+    return initialize(state, cls, made, args, kwargs)
+
+
+HEAP_TYPE = 1 << 9
+
+
+def initialize(state: State, cls: Constant, made: Value, args: list[Value], kwargs: Kwargs) -> Result:
+    init = state.type_lookup(cls, "__init__")
+    if isinstance(init, types.FunctionType):
+        result = call(state, _class_function(state, cls, init, "__init__"), [made, *args], kwargs)
+        if isinstance(result, Inline):
+            result.frame.then = _Made(made)
+            return result
+        return made
+    row = _row(state, init)
+    if row is not None:
+        run_inline(state, row(state, [made, *args], kwargs))
+    return made
+
+
+class _Made:
+    """After `__init__`: its result is dropped and the new object pushed."""
+
+    __slots__ = ("made",)
+
+    def __init__(self, made: Value):
+        self.made = made
+
+    def __call__(self, state: State, caller: Frame, result: Value) -> None:
+        caller.stack.append(self.made)
+
+
+def _class_function(state: State, cls: Constant, real: types.FunctionType, name: str) -> Value:
+    return wrap(state, real, Attr(cls.source, name), True) if cls.source is not None else Constant(real)
+
+
+def new_object(state: State, cls: Constant, args: list[Value], kwargs: Kwargs) -> Value:
+    """`cls.__new__` where it is a builtin's: an empty instance, with the storage of the builtin base."""
+    real = cls.value
+    for base, make in NEW_STORAGE.items():
+        if issubclass(real, base):
+            made = ObjectValue(cls)
+            made.storage = make(state, args, kwargs)
+            return made
+    if real.__flags__ & HEAP_TYPE and next(b for b in real.__mro__ if not b.__flags__ & HEAP_TYPE) is object:
+        return ObjectValue(cls)
+    raise unsupported(state, "TW101", real.__qualname__)
+
+
+NEW_STORAGE: dict[type, Callable[..., Value]] = {}
+NEW_ROWS: dict[Any, Any] = {}
+
+CALLERS: dict[type, Callable[..., Result]] = {
+    Constant: _call_constant, FunctionValue: _call_function, MethodValue: _call_method, PartialValue: _call_partial, ObjectValue: _call_object,
+}
+
+__all__ = ["NONE", "CellValue", "SizeValue", "TensorValue", "UserRaise", "call"]

@@ -1,0 +1,179 @@
+"""Comparisons, identity and membership."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.state import Inline, State
+from thruway.capture.tensors import call_torch
+from thruway.capture.values.attribute import class_attribute_source
+from thruway.capture.values.base import (
+    FALSE, TRUE, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
+    ViewValue,
+)
+from thruway.capture.values.binary import set_items
+from thruway.capture.values.call import call, run_inline
+from thruway.capture.values.constants import NotConstant, as_python, from_python
+from thruway.capture.values.errors import raise_real
+from thruway.capture.values.iterate import items_of
+from thruway.capture.values.keys import key_of
+from thruway.capture.values.mapping import complete, read_key
+from thruway.capture.values.sizes import size_operation
+from thruway.capture.values.truth import truth
+from thruway.capture.values.types_ import python_type
+from thruway.capture.wrap import wrap
+from thruway.frame.guard import MISSING
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}
+SLOTS = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def boolean(flag: bool) -> Constant:
+    return TRUE if flag else FALSE
+
+
+def compare(state: State, symbol: str, left: Value, right: Value) -> Value | Inline:
+    """`left symbol right`."""
+    function = OPERATORS[symbol]
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return _on_constants(state, function, left.value, right.value)
+    if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+        result = call_torch(state, function, [left, right], {})
+        if result is not None:
+            return result
+        if symbol in ("==", "!="):
+            return boolean(symbol == "!=")
+    if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+        return _by_slots(state, symbol, left, right)
+    if (isinstance(left, SizeValue) or isinstance(right, SizeValue)) and {type(left), type(right)} <= {Constant, SizeValue}:
+        return size_operation(state, function, left, right)
+    if symbol in ("==", "!="):
+        return boolean(equal(state, left, right) == (symbol == "=="))
+    return _order(state, symbol, function, left, right)
+
+
+def _on_constants(state: State, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Value:
+    try:
+        return from_python(state, function(left, right))
+    except Exception as error:
+        raise_real(state, error)
+
+
+def _by_slots(state: State, symbol: str, left: Value, right: Value) -> Value:
+    tries = [(left, symbol, right), (right, REFLECTED[symbol], left)]
+    if python_type(right) is not python_type(left) and issubclass(python_type(right), python_type(left)):
+        tries.reverse()
+    for owner, sign, other in tries:
+        if not isinstance(owner, ObjectValue):
+            continue
+        found = state.type_lookup(owner.cls, SLOTS[sign])
+        if isinstance(found, types.FunctionType):
+            source = class_attribute_source(owner.cls, SLOTS[sign])
+            result = run_inline(state, call(state, wrap(state, found, source, True), [owner, other], {}))
+            if not (isinstance(result, Constant) and result.value is NotImplemented):
+                return result
+        elif found is not MISSING and sign == "!=" and isinstance(state.type_lookup(owner.cls, "__eq__"), types.FunctionType):
+            return boolean(not truth(state, _by_slots(state, "==", left, right)))
+        elif found not in (MISSING, object.__eq__, object.__ne__) and owner.storage is not None:
+            other = other.storage if isinstance(other, ObjectValue) and other.storage is not None else other
+            return run_inline(state, compare(state, sign, owner.storage, other))
+    if symbol in ("==", "!="):
+        return boolean((left is right) == (symbol == "=="))
+    raise unsupported(state, "TW111", python_type(left).__name__, python_type(right).__name__)
+
+
+def equal(state: State, left: Value, right: Value) -> bool:
+    """`left == right` as containers ask it: identity first, then equality as a truth."""
+    if left is right:
+        return True
+    match left, right:
+        case (ListValue(), ListValue()) | (TupleValue(), TupleValue()):
+            return len(left.items) == len(right.items) and all(equal(state, a, b) for a, b in zip(left.items, right.items))
+        case DictValue(), DictValue():
+            return _dicts_equal(state, left, right)
+        case (SetValue() | ViewValue(), SetValue() | ViewValue()):
+            return set(set_items(state, left)) == set(set_items(state, right))
+        case MethodValue(), MethodValue():
+            return identical(state, left.owner, right.owner) and equal(state, left.function, right.function)
+        case (Constant() | SizeValue() | ObjectValue() | TensorValue(), Constant() | SizeValue() | ObjectValue() | TensorValue()):
+            return truth(state, run_inline(state, compare(state, "==", left, right)))
+        case (ObjectValue(), _) | (_, ObjectValue()):
+            return truth(state, _by_slots(state, "==", left, right))
+        case _:
+            return False
+
+
+def _dicts_equal(state: State, left: DictValue, right: DictValue) -> bool:
+    complete(state, left)
+    complete(state, right)
+    return left.items.keys() == right.items.keys() and all(equal(state, pair[1], right.items[key][1]) for key, pair in left.items.items())
+
+
+def _order(state: State, symbol: str, function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+    match left, right:
+        case (ListValue(), ListValue()) | (TupleValue(), TupleValue()):
+            for a, b in zip(left.items, right.items):
+                if not equal(state, a, b):
+                    return run_inline(state, compare(state, symbol, a, b))
+            return boolean(function(len(left.items), len(right.items)))
+        case (SetValue() | ViewValue(), SetValue() | ViewValue()):
+            return boolean(function(set(set_items(state, left)), set(set_items(state, right))))
+    try:
+        return _on_constants(state, function, as_python(state, left), as_python(state, right))
+    except NotConstant:
+        raise unsupported(state, "TW111", python_type(left).__name__, python_type(right).__name__) from None
+
+
+def identical(state: State, left: Value, right: Value) -> bool:
+    """`left is right`. Two Values found outside are two objects; that is guarded unless one of them is a constant."""
+    if left is right:
+        return True
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return left.value is right.value or type(left.value) is type(right.value) and type(left.value) in (int, str, float, bytes) \
+            and left.value == right.value
+    if left.source is not None and right.source is not None and not isinstance(left, Constant) and not isinstance(right, Constant) \
+            and type(left) is type(right):
+        state.guard("not_same_object", left.source, right.source)
+    return False
+
+
+def contains(state: State, container: Value, item: Value) -> bool:
+    """`item in container`."""
+    match container:
+        case Constant() if isinstance(item, Constant):
+            try:
+                return item.value in container.value
+            except TypeError as error:
+                raise_real(state, error)
+        case DictValue():
+            return read_key(state, container, key_of(state, item)) is not None
+        case SetValue():
+            return key_of(state, item) in container.items
+        case ViewValue(kind="keys"):
+            return read_key(state, container.mapping, key_of(state, item)) is not None
+        case ObjectValue():
+            return _object_contains(state, container, item)
+        case TensorValue():
+            raise unsupported(state, "TW103", "membership in a tensor")
+        case _:
+            return any(equal(state, one, item) for one in items_of(state, container))
+
+
+def _object_contains(state: State, container: ObjectValue, item: Value) -> bool:
+    found = state.type_lookup(container.cls, "__contains__")
+    if isinstance(found, types.FunctionType):
+        source = class_attribute_source(container.cls, "__contains__")
+        return truth(state, run_inline(state, call(state, wrap(state, found, source, True), [container, item], {})))
+    if found is not MISSING and container.storage is not None:
+        return contains(state, container.storage, item)
+    return any(equal(state, one, item) for one in items_of(state, container))
+
+
+__all__ = ["FunctionValue", "compare", "contains", "equal", "identical", "boolean"]

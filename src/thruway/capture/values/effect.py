@@ -1,0 +1,109 @@
+"""Recording effects: a step names Values; those made inside are built before it, as they are at that moment."""
+
+from __future__ import annotations
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.effects import Build, Write
+from thruway.capture.state import State
+from thruway.capture.values.base import (
+    CellValue, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue,
+    TensorValue, TupleValue, Value, ViewValue,
+)
+
+
+def record(state: State, operation: str, *operands: object) -> None:
+    """Adds a step behind everything recorded so far."""
+    for operand in operands:
+        if isinstance(operand, Value):
+            expose(state, operand)
+    state.effects.steps.append(Write(operation, operands, state.where()))
+
+
+def expose(state: State, value: Value, inside: tuple[Value, ...] = ()) -> None:
+    """Makes sure that `value` exists when the next step runs. An object that contains itself is created empty first."""
+    if value.exposed or isinstance(value, (Constant, TensorValue, SizeValue)):
+        return
+    if value in inside:
+        _mark(state, value)
+        state.effects.steps.append(Build(value, ()))
+        return
+    parts = children(state, value)
+    for part in parts:
+        expose(state, part, (*inside, value))
+    if isinstance(value, MUTABLE):
+        if value.exposed:
+            state.effects.steps.append(Write("fill", (value, contents(value)), None))
+            return
+        _mark(state, value)
+        state.effects.steps.append(Build(value, contents(value)))
+
+
+MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue)
+
+
+def _mark(state: State, value: Value) -> None:
+    value.exposed = True
+
+    def undo() -> None:
+        value.exposed = False
+    state.effects.remember(undo)
+
+
+def children(state: State, value: Value) -> list[Value]:
+    """The Values that must exist before `value` can."""
+    match value:
+        case ListValue() | TupleValue():
+            return list(value.items)
+        case DictValue():
+            return [part for pair in value.items.values() for part in pair] + ([value.factory] if value.factory else [])
+        case SetValue():
+            return list(value.items.values())
+        case SliceValue():
+            return [value.start, value.stop, value.step]
+        case MethodValue():
+            return [value.function, value.owner]
+        case PartialValue():
+            return [value.function, *value.args, *value.kwargs.values()]
+        case ViewValue():
+            return [value.mapping]
+        case CellValue():
+            return [value.content] if value.content is not None else []
+        case FunctionValue():
+            return [*(value.defaults or ()), *(value.keyword_defaults or {}).values(), *(value.cells or ()),
+                    *(children(state, value.attributes) if value.attributes else ())]
+        case ObjectValue():
+            return _object_children(state, value)
+        case _:
+            raise unsupported(state, "TW110", type(value).__name__.removesuffix("Value").lower())
+
+
+def _object_children(state: State, value: ObjectValue) -> list[Value]:
+    if value.cls.source is None and "__del__" in vars(value.cls.value):
+        raise unsupported(state, "TW110", value.cls.value.__name__)
+    parts = [*value.slots.values(), *value.new_args]
+    if value.attributes is not None:
+        parts += children(state, value.attributes)
+    if value.storage is not None:
+        parts += children(state, value.storage) if not isinstance(value.storage, Constant) else []
+    return parts
+
+
+def contents(value: Value) -> tuple:
+    """A snapshot of what is inside a mutable value."""
+    match value:
+        case ListValue():
+            return tuple(value.items)
+        case DictValue():
+            return tuple(value.items.values())
+        case SetValue():
+            return tuple(value.items.values())
+        case CellValue():
+            return (value.content,)
+        case FunctionValue():
+            return ()
+        case ObjectValue():
+            attributes = contents(value.attributes) if value.attributes is not None else ()
+            storage = value.storage if value.storage is None or isinstance(value.storage, (Constant, TupleValue)) else contents(value.storage)
+            return (attributes, tuple(value.slots.items()), storage)
+        case _:
+            raise TypeError(f"not a mutable value: {value!r}")

@@ -1,0 +1,239 @@
+"""Iteration: `iter()`, `next()`, and draining an iterable at once. Iterators made inside are small classes that step over Values."""
+
+from __future__ import annotations
+
+import itertools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.state import Inline, State, UserRaise
+from thruway.capture.tensors import call_torch
+from thruway.capture.values.attribute import class_attribute_source
+from thruway.capture.values.base import (
+    Constant, DictValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
+    ViewValue,
+)
+from thruway.capture.values.call import call, run_inline
+from thruway.capture.values.constants import specialize
+from thruway.capture.values.errors import raise_error
+from thruway.capture.values.generators import advance
+from thruway.capture.values.mapping import complete
+from thruway.capture.values.types_ import python_type
+from thruway.capture.wrap import wrap
+from thruway.frame.guard import MISSING
+
+
+class Exhausted(Exception):
+    """Internal: the iterator has no more items."""
+
+
+class ListIterator(IteratorValue):
+    """Over a list or tuple value, live: sees items appended while it runs."""
+
+    __slots__ = ("over", "index", "step")
+
+    def __init__(self, over: Any, index: int = 0, step: int = 1):
+        super().__init__()
+        self.over, self.index, self.step = over, index, step
+
+    @property
+    def python_type(self) -> type:
+        return type(iter(())) if isinstance(self.over, TupleValue) else type(iter([]))
+
+    def next(self, state: State) -> Value:
+        if not 0 <= self.index < len(self.over.items):
+            raise Exhausted
+        item = self.over.items[self.index]
+        _advance_index(state, self, self.step)
+        return item
+
+
+def _advance_index(state: State, iterator: Any, step: int) -> None:
+    old = iterator.index
+
+    def undo() -> None:
+        iterator.index = old
+    state.effects.remember(undo)
+    iterator.index = old + step
+
+
+class CountedIterator(IteratorValue):
+    """Items are known by their index: range, str, enumerate's counter and the like."""
+
+    __slots__ = ("sequence", "index")
+    python_type = type(iter(range(0)))
+
+    def __init__(self, sequence: Any):
+        super().__init__()
+        self.sequence, self.index = sequence, 0
+
+    def next(self, state: State) -> Value:
+        if self.index >= len(self.sequence):
+            raise Exhausted
+        item = self.sequence[self.index]
+        _advance_index(state, self, 1)
+        return Constant(item)
+
+
+class CombinedIterator(IteratorValue):
+    """zip, enumerate, map, filter, chain, islice …: `pull(state)` gives the next item or raises Exhausted; `parts` are what it holds."""
+
+    __slots__ = ("pull", "parts", "python_type")
+
+    def __init__(self, python_type: type, pull: Callable[[State], Value], *parts: Value):
+        super().__init__()
+        self.python_type, self.pull, self.parts = python_type, pull, parts
+
+    def next(self, state: State) -> Value:
+        return self.pull(state)
+
+
+def iterator_of(state: State, value: Value) -> Value:
+    """`iter(value)`."""
+    match value:
+        case IteratorValue() | GeneratorValue():
+            return value
+        case ListValue() | TupleValue():
+            return ListIterator(value)
+        case DictValue() | SetValue() | ViewValue():
+            return ListIterator(TupleValue(tuple(items_of(state, value))))
+        case Constant():
+            return _constant_iterator(state, value)
+        case TensorValue():
+            return ListIterator(TupleValue(tuple(tensor_items(state, value))))
+        case ObjectValue():
+            return _object_iterator(state, value)
+        case _:
+            raise_error(state, TypeError, f"'{python_type(value).__name__}' object is not iterable")
+
+
+def _constant_iterator(state: State, value: Constant) -> Value:
+    obj = value.value
+    if isinstance(obj, range | str | bytes):
+        return CountedIterator(obj)
+    if isinstance(obj, torch.Size):
+        return CountedIterator(obj)
+    if isinstance(obj, type) and hasattr(type(obj), "__members__"):
+        return ListIterator(TupleValue(tuple(Constant(member) for member in obj)))
+    if isinstance(obj, types.MappingProxyType):
+        return CountedIterator(tuple(obj))
+    if hasattr(obj, "__next__"):
+        raise unsupported(state, "TW115", type(obj).__name__)
+    if not hasattr(obj, "__iter__"):
+        raise_error(state, TypeError, f"'{type(obj).__name__}' object is not iterable")
+    raise unsupported(state, "TW105", type(obj).__name__)
+
+
+def tensor_items(state: State, value: TensorValue) -> list[Value]:
+    """A tensor's slices along its first dimension, as torch's own iteration makes them."""
+    if value.trace.dim() == 0:
+        raise_error(state, TypeError, "iteration over a 0-d tensor")
+    result = call_torch(state, torch.Tensor.unbind, [value, Constant(0)], {})
+    return list(result.items)
+
+
+def _object_iterator(state: State, value: ObjectValue) -> Value:
+    found = state.type_lookup(value.cls, "__iter__")
+    if isinstance(found, types.FunctionType):
+        return run_inline(state, call(state, wrap(state, found, class_attribute_source(value.cls, "__iter__"), True), [value], {}))
+    if found is not MISSING and value.storage is not None:
+        return iterator_of(state, value.storage)
+    getter = state.type_lookup(value.cls, "__getitem__")
+    if found is MISSING and isinstance(getter, types.FunctionType):
+        function = MethodValue(wrap(state, getter, class_attribute_source(value.cls, "__getitem__"), True), value)
+        return _by_index(function)
+    if value.real is not None and hasattr(type(value.real), "__next__"):
+        raise unsupported(state, "TW115", value.cls.value.__name__)
+    if found is MISSING:
+        raise_error(state, TypeError, f"'{value.cls.value.__name__}' object is not iterable")
+    raise unsupported(state, "TW105", value.cls.value.__name__)
+
+
+def _by_index(getter: Value) -> CombinedIterator:
+    """The old protocol: items 0, 1, 2 … until IndexError."""
+    counter = itertools.count()
+
+    def pull(state: State) -> Value:
+        try:
+            return state.call(getter, [Constant(next(counter))])
+        except UserRaise as raised:
+            if issubclass(raised.value.cls.value, IndexError):
+                raise Exhausted from None
+            raise
+    return CombinedIterator(type(iter(())), pull, getter)
+
+
+def next_value(state: State, iterator: Value) -> Value:
+    """`next(iterator)`; Exhausted at the end."""
+    match iterator:
+        case IteratorValue():
+            return iterator.next(state)
+        case GeneratorValue():
+            return _next_of_generator(state, iterator)
+        case ObjectValue():
+            return _next_of_object(state, iterator)
+        case _:
+            raise_error(state, TypeError, f"'{python_type(iterator).__name__}' object is not an iterator")
+
+
+def _next_of_generator(state: State, generator: GeneratorValue) -> Value:
+    try:
+        return advance(state, generator)
+    except UserRaise as raised:
+        if raised.value.cls.value is StopIteration:
+            raise Exhausted from None
+        raise
+
+
+def _next_of_object(state: State, iterator: ObjectValue) -> Value:
+    found = state.type_lookup(iterator.cls, "__next__")
+    if not isinstance(found, types.FunctionType):
+        raise unsupported(state, "TW105", iterator.cls.value.__name__)
+    try:
+        return run_inline(state, call(state, wrap(state, found, class_attribute_source(iterator.cls, "__next__"), True), [iterator], {}))
+    except UserRaise as raised:
+        if issubclass(raised.value.cls.value, StopIteration):
+            raise Exhausted from None
+        raise
+
+
+def items_of(state: State, value: Value) -> list[Value]:
+    """Every item of an iterable, in order."""
+    match value:
+        case ListValue() | TupleValue():
+            return list(value.items)
+        case SetValue():
+            return list(value.items.values())
+        case DictValue():
+            complete(state, value)
+            return [key for key, _ in value.items.values()]
+        case ViewValue():
+            return _view_items(state, value)
+        case SizeValue():
+            return items_of(state, specialize(state, value))
+    iterator = iterator_of(state, value)
+    items = []
+    while True:
+        try:
+            items.append(next_value(state, iterator))
+        except Exhausted:
+            return items
+
+
+def _view_items(state: State, view: ViewValue) -> list[Value]:
+    complete(state, view.mapping)
+    pairs = view.mapping.items.values()
+    match view.kind:
+        case "keys":
+            return [key for key, _ in pairs]
+        case "values":
+            return [item for _, item in pairs]
+        case _:
+            return [TupleValue(pair) for pair in pairs]
+
+
+__all__ = ["Inline", "iterator_of", "items_of", "next_value"]

@@ -1,0 +1,120 @@
+"""Reading and writing the content of dicts, whether made inside or found outside (then key by key, guarded)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.state import State
+from thruway.capture.values.base import Constant, DictValue, InstanceDict, TupleValue, Value
+from thruway.capture.values.effect import record
+
+PLAIN_KEYS = (str, int, float, bool, bytes, type(None), type)
+
+
+def read_key(state: State, mapping: DictValue, key: Any) -> Value | None:
+    """The value at `key` (a result of key_of), or None where the dict lacks it; guarded either way."""
+    hit = mapping.items.get(key)
+    if hit is not None:
+        return hit[1]
+    if mapping.complete or key in mapping.missing or key in mapping.removed:
+        return None
+    if not _is_plain(key):
+        complete(state, mapping)
+        hit = mapping.items.get(key)
+        return hit and hit[1]
+    if not dict.__contains__(mapping.real, key):
+        state.guard("absent", mapping.source, key)
+        mapping.missing.add(key)
+        return None
+    value = state.wrap(state, dict.__getitem__(mapping.real, key), mapping.item_source(key))
+    mapping.items[key] = (_key_value(key), value)
+    return value
+
+
+def _is_plain(key: Any) -> bool:
+    return all(_is_plain(k) for k in key) if type(key) is tuple else not isinstance(key, Value)
+
+
+def _key_value(key: Any) -> Value:
+    return TupleValue(tuple(_key_value(k) for k in key)) if type(key) is tuple else Constant(key)
+
+
+def complete(state: State, mapping: DictValue) -> None:
+    """Reads every key, in order; the keys are guarded."""
+    if mapping.complete:
+        return
+    real = mapping.real
+    keys = tuple(dict.keys(real))
+    for key in keys:
+        if isinstance(key, Value) or not _is_guardable(key):
+            raise unsupported(state, "TW114", type(key).__name__)
+    state.guard("dict_keys", mapping.source, keys)
+    written = mapping.items
+    mapping.items = {}
+    for key in keys:
+        if key in mapping.removed:
+            continue
+        hit = written.pop(key, None)
+        if hit is None:
+            hit = (_key_value(key), state.wrap(state, dict.__getitem__(real, key), mapping.item_source(key)))
+        mapping.items[key] = hit
+    mapping.items.update(written)
+    mapping.complete = True
+
+
+def _is_guardable(key: Any) -> bool:
+    return all(_is_guardable(k) for k in key) if type(key) is tuple else isinstance(key, PLAIN_KEYS) or type(key).__module__ in {"torch", "enum"} \
+        or not isinstance(key, object) or hasattr(key, "_name_")
+
+
+def write_key(state: State, mapping: DictValue, key: Any, key_value: Value, value: Value) -> None:
+    old = mapping.items.get(key)
+    _remember_key(state, mapping, key)
+    mapping.items[key] = (old[0] if old else key_value, value)
+    if mapping.exposed:
+        record_write(state, mapping, "setitem", key_value, value)
+
+
+def delete_key(state: State, mapping: DictValue, key: Any, key_value: Value) -> None:
+    """Removes a key that `read_key` found."""
+    remember_items(state, mapping)
+    del mapping.items[key]
+    if mapping.real is not None:
+        mapping.removed.add(key)
+    if mapping.exposed:
+        record_write(state, mapping, "delitem", key_value)
+
+
+def record_write(state: State, mapping: DictValue, operation: str, *operands: Value) -> None:
+    if isinstance(mapping, InstanceDict):
+        operation = {"setitem": "setattr", "delitem": "delattr"}.get(operation, operation)
+    record(state, operation, mapping, *operands)
+
+
+def _remember_key(state: State, mapping: DictValue, key: Any) -> None:
+    items, old = mapping.items, mapping.items.get(key)
+
+    def undo() -> None:
+        if old is None:
+            del items[key]
+        else:
+            items[key] = old
+    state.effects.remember(undo)
+
+
+def remember_items(state: State, container: Any) -> None:
+    """Undo restores `container.items` (and a dict's removed keys) as they are now."""
+    state.effects.remember(_restorer(container))
+
+
+def _restorer(container: Any) -> Callable[[], None]:
+    items = container.items.copy()
+    removed = set(container.removed) if isinstance(container, DictValue) else None
+
+    def undo() -> None:
+        container.items = items
+        if removed is not None:
+            container.removed = removed
+    return undo

@@ -1,0 +1,65 @@
+"""Writes to lists and sets (dicts: `mapping`): undoable, and effects where the object is older than the call or already referred to."""
+
+from __future__ import annotations
+
+from thruway.capture.state import State
+from thruway.capture.values.base import CellValue, ListValue, SetValue, Value
+from thruway.capture.values.effect import record
+from thruway.capture.values.keys import key_of
+from thruway.capture.values.mapping import remember_items
+
+
+def append_item(state: State, target: ListValue, value: Value) -> None:
+    items = target.items
+    items.append(value)
+    state.effects.remember(items.pop)
+    if target.exposed:
+        record(state, "append", target, value)
+
+
+def extend_list(state: State, target: ListValue, values: list[Value]) -> None:
+    replace_items(state, target, target.items + values)
+
+
+def replace_items(state: State, target: ListValue, items: list[Value]) -> None:
+    """The list's whole content becomes `items`."""
+    old = target.items
+
+    def undo() -> None:
+        target.items = old
+    state.effects.remember(undo)
+    target.items = items
+    if target.exposed:
+        record(state, "replace", target, *items)
+
+
+def add_member(state: State, target: SetValue, value: Value) -> None:
+    key = key_of(state, value)
+    if key not in target.items:
+        remember_items(state, target)
+        target.items[key] = value
+        if target.exposed:
+            record(state, "add", target, value)
+
+
+def update_set(state: State, target: SetValue, values: list[Value]) -> None:
+    for value in values:
+        add_member(state, target, value)
+
+
+def remove_member(state: State, target: SetValue, value: Value) -> None:
+    remember_items(state, target)
+    del target.items[key_of(state, value)]
+    if target.exposed:
+        record(state, "discard", target, value)
+
+
+def write_cell(state: State, cell: CellValue, value: Value | None) -> None:
+    old = cell.content
+
+    def undo() -> None:
+        cell.content = old
+    state.effects.remember(undo)
+    cell.content = value
+    if cell.exposed:
+        record(state, "cell_store", cell, *([value] if value is not None else []))

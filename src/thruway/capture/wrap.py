@@ -1,0 +1,303 @@
+"""Real object + Source → Value, guarded. The only place where live objects become Values.
+
+Constants are guarded by value or identity at once; containers by type and length or keys, their items when read; objects by type.
+One object is one Value: a second way to it adds a `same_object` guard.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import re
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from thruway.capture.breaks import unsupported
+from thruway.capture.state import Namespace, State
+from thruway.capture.values.base import (
+    FALSE, NONE, TRUE, CellValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue,
+    SetValue, TensorValue, TupleValue, Value,
+)
+from thruway.frame.guard import TensorExpectation
+from thruway.frame.source import Attr, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source
+from thruway.shapes.meta import TensorMeta
+from thruway.shapes.trace_tensor import TraceTensor, from_meta, meta_of
+
+BY_VALUE = frozenset({int, float, complex, str, bytes, range, torch.device, torch.Size})
+BY_IDENTITY = (
+    type, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ModuleType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.ClassMethodDescriptorType, torch.dtype, torch.layout, torch.memory_format,
+    enum.Enum, re.Pattern, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops, types.CodeType,
+    types.GenericAlias, types.UnionType, types.EllipsisType, types.NotImplementedType, functools._lru_cache_wrapper, property, staticmethod,
+    classmethod, torch.finfo, torch.iinfo, types.MappingProxyType,
+)
+
+
+def wrap(state: State, obj: Any, source: Source, guarded: bool = False) -> Value:
+    """The Value of `obj`, found at `source`; `guarded` where a caller's guard already pins its identity."""
+    if obj is None or obj is True or obj is False:
+        if not guarded:
+            state.guard("identity", source, obj)
+        return NONE if obj is None else TRUE if obj else FALSE
+    cls = type(obj)
+    if cls in BY_VALUE:
+        if not guarded:
+            state.guard("equal", source, obj)
+        return Constant(obj, source)
+    known = state.by_id.get(id(obj))
+    if known is not None:
+        if known.source is None:
+            known.source = source
+        elif known.source != source and not guarded:
+            state.guard("same_object", source, known.source)
+        return known
+    maker = WRAPPERS.get(cls) or _maker_for(cls)
+    value = maker(state, obj, source, guarded)
+    state.by_id[id(obj)] = value
+    state.keep.append(obj)
+    return value
+
+
+def _maker_for(cls: type) -> Callable[..., Value]:
+    """By base class, where the exact type is in no table."""
+    if issubclass(cls, torch.Tensor):
+        return _wrap_tensor_subclass
+    if issubclass(cls, BY_IDENTITY):
+        return _wrap_identity
+    if issubclass(cls, tuple) and (hasattr(cls, "_make") and cls.__base__ is tuple or cls.__module__.startswith("torch.return_types")):
+        return _wrap_tuple
+    return _wrap_object
+
+
+def _wrap_identity(state: State, obj: Any, source: Source, guarded: bool) -> Value:
+    if not guarded:
+        state.guard("identity", source, obj)
+    return Constant(obj, source)
+
+
+def _wrap_builtin(state: State, obj: Any, source: Source, guarded: bool) -> Value:
+    """A builtin function; one bound to an object becomes a method of that object's type."""
+    owner = getattr(obj, "__self__", None)
+    if owner is None or isinstance(owner, (types.ModuleType, type)) or type(owner).__module__.startswith("torch"):
+        return _wrap_identity(state, obj, source, guarded)
+    state.guard("type", source, type(obj))
+    descriptor = getattr(type(owner), obj.__name__)
+    return MethodValue(Constant(descriptor), wrap(state, owner, MethodSelf(source)), source)
+
+
+def _wrap_tensor(state: State, obj: torch.Tensor, source: Source, guarded: bool) -> Value:
+    meta = meta_of(obj)
+    if obj.layout is not torch.strided:
+        raise unsupported(state, "TW108", obj.layout)
+    keys = torch._C._dispatch_keys(obj).raw_repr()
+    state.guard("tensor", source, TensorExpectation(type(obj), meta.dtype, meta.device, meta.requires_grad, meta.sizes, meta.strides, keys))
+    value = TensorValue(make_trace(obj, meta), None, source, obj)
+    state.by_trace[id(value.trace)] = value
+    return value
+
+
+def make_trace(tensor: torch.Tensor, meta: TensorMeta) -> TraceTensor:
+    """Metadata that autograd can run over; a non-leaf where the real tensor is one, so that in-place writes are allowed alike."""
+    trace = from_meta(meta)
+    if not tensor.is_leaf:
+        with torch.enable_grad():
+            made = trace.view_as(trace)
+        made.root = made
+        return made
+    return trace
+
+
+def _wrap_tensor_subclass(state: State, obj: torch.Tensor, source: Source, guarded: bool) -> Value:
+    raise unsupported(state, "TW108", type(obj).__name__)
+
+
+def _wrap_list(state: State, obj: list, source: Source, guarded: bool) -> Value:
+    cls = type(obj)
+    state.guard("type", source, cls)
+    state.guard("length", source, len(obj))
+    value = ListValue([], source, cls)
+    state.by_id[id(obj)] = value
+    value.items = [wrap(state, item, Item(source, i)) for i, item in enumerate(obj)]
+    if cls is collections.deque and obj.maxlen is not None:
+        value.options = {"maxlen": wrap(state, obj.maxlen, Attr(source, "maxlen"))}
+    return value
+
+
+def _wrap_tuple(state: State, obj: tuple, source: Source, guarded: bool) -> Value:
+    state.guard("type", source, type(obj))
+    state.guard("length", source, len(obj))
+    return TupleValue(tuple(wrap(state, item, Item(source, i)) for i, item in enumerate(obj)), source, type(obj))
+
+
+def _wrap_dict(state: State, obj: dict, source: Source, guarded: bool) -> Value:
+    state.guard("type", source, type(obj))
+    value = DictValue({}, source, type(obj), obj)
+    if isinstance(obj, collections.defaultdict):
+        value.factory = wrap(state, obj.default_factory, Attr(source, "default_factory"))
+    return value
+
+
+def _wrap_set(state: State, obj: set, source: Source, guarded: bool) -> Value:
+    """Sets are guarded whole; members must be constants."""
+    members = {}
+    for member in obj:
+        if type(member) not in BY_VALUE and not isinstance(member, (type, torch.dtype, enum.Enum)) and member is not None:
+            raise unsupported(state, "TW114", type(member).__name__)
+        members[member] = Constant(member)
+    state.guard("equal", source, obj if type(obj) is frozenset else frozenset(obj))
+    state.guard("type", source, type(obj))
+    return SetValue(members, source, type(obj))
+
+
+def _wrap_function(state: State, obj: types.FunctionType, source: Source, guarded: bool) -> Value:
+    if not guarded:
+        state.guard("code", source, obj.__code__)
+    return FunctionValue(obj.__code__, namespace_of(state, obj, source), obj.__name__, source, obj)
+
+
+def namespace_of(state: State, function: types.FunctionType, source: Source) -> Namespace:
+    """The globals of a function found outside, by the name of the module that owns them where there is one."""
+    real = function.__globals__
+    space = state.namespaces.get(id(real))
+    if space is None:
+        name = real.get("__name__")
+        module = sys.modules.get(name) if isinstance(name, str) else None
+        if module is not None and module.__dict__ is real:
+            space = Namespace(real, functools.partial(module_global, name), name)
+        else:
+            space = Namespace(real, functools.partial(FunctionGlobal, source), source=source)
+        state.namespaces[id(real)] = space
+    return space
+
+
+def module_global(module: str, name: str) -> Source:
+    return Global(name, module)
+
+
+def _wrap_method(state: State, obj: types.MethodType, source: Source, guarded: bool) -> Value:
+    state.guard("type", source, types.MethodType)
+    return MethodValue(wrap(state, obj.__func__, MethodFunction(source)), wrap(state, obj.__self__, MethodSelf(source)), source)
+
+
+def _wrap_partial(state: State, obj: functools.partial, source: Source, guarded: bool) -> Value:
+    state.guard("type", source, functools.partial)
+    function = wrap(state, obj.func, Attr(source, "func"))
+    args = wrap(state, obj.args, Attr(source, "args"))
+    names = tuple(obj.keywords)
+    keywords = Attr(source, "keywords")
+    state.guard("dict_keys", keywords, names)
+    return PartialValue(function, args.items, {n: wrap(state, obj.keywords[n], Item(keywords, n)) for n in names}, source)
+
+
+def _wrap_object(state: State, obj: Any, source: Source, guarded: bool) -> Value:
+    """Any other object: its exact type is guarded; attributes are guarded when read."""
+    cls = type(obj)
+    state.guard("type", source, cls)
+    value = ObjectValue(state.class_of(cls, source), source, obj)
+    for base, storage in STORAGE.items():
+        if issubclass(cls, base):
+            value.storage = storage(state, obj, source)
+            break
+    return value
+
+
+def _dict_storage(state: State, obj: dict, source: Source) -> Value:
+    base = next(b for b in type(obj).__mro__ if b in (collections.defaultdict, collections.OrderedDict, collections.Counter, dict))
+    value = DictValue({}, source, base, obj)
+    if isinstance(obj, collections.defaultdict):
+        value.factory = wrap(state, obj.default_factory, Attr(source, "default_factory"))
+    return value
+
+
+def _list_storage(state: State, obj: list, source: Source) -> Value:
+    state.guard("length", source, list.__len__(obj))
+    return ListValue([wrap(state, item, Item(source, i)) for i, item in enumerate(list.__iter__(obj))], source)
+
+
+def _tuple_storage(state: State, obj: tuple, source: Source) -> Value:
+    state.guard("length", source, tuple.__len__(obj))
+    return TupleValue(tuple(wrap(state, item, Item(source, i)) for i, item in enumerate(tuple.__iter__(obj))), source)
+
+
+def _scalar_storage(base: type) -> Callable[[State, Any, Source], Value]:
+    def storage(state: State, obj: Any, source: Source) -> Value:
+        plain = base(obj) if base is not str else str.__str__(obj)
+        state.guard("equal", source, plain)
+        return Constant(plain)
+    return storage
+
+
+STORAGE: dict[type, Callable[[State, Any, Source], Value]] = {
+    dict: _dict_storage, list: _list_storage, tuple: _tuple_storage,
+    int: _scalar_storage(int), float: _scalar_storage(float), str: _scalar_storage(str),
+}
+
+WRAPPERS: dict[type, Callable[..., Value]] = {
+    torch.Tensor: _wrap_tensor, torch.nn.Parameter: _wrap_tensor, torch.nn.Buffer: _wrap_tensor,
+    list: _wrap_list, collections.deque: _wrap_list, tuple: _wrap_tuple,
+    dict: _wrap_dict, collections.OrderedDict: _wrap_dict, collections.defaultdict: _wrap_dict, collections.Counter: _wrap_dict,
+    set: _wrap_set, frozenset: _wrap_set,
+    types.FunctionType: _wrap_function, types.MethodType: _wrap_method, functools.partial: _wrap_partial,
+    types.BuiltinFunctionType: _wrap_builtin,
+    types.MethodWrapperType: _wrap_builtin,
+    type: _wrap_identity, types.ModuleType: _wrap_identity,
+}
+
+
+def function_defaults(state: State, value: FunctionValue) -> tuple[Value, ...]:
+    """Positional defaults, wrapped when first wanted."""
+    if value.defaults is None:
+        real = value.real.__defaults__ or ()
+        value.defaults = tuple(wrap(state, d, Default(value.source, i)) for i, d in enumerate(real))
+    return value.defaults
+
+
+def function_keyword_defaults(state: State, value: FunctionValue) -> dict[str, Value]:
+    if value.keyword_defaults is None:
+        real = value.real.__kwdefaults__ or {}
+        value.keyword_defaults = {name: wrap(state, d, Default(value.source, None, name)) for name, d in real.items()}
+    return value.keyword_defaults
+
+
+def function_cells(state: State, value: FunctionValue) -> tuple[CellValue, ...]:
+    """Closure cells of a function found outside: one CellValue per real cell, contents wrapped when read."""
+    if value.cells is None:
+        real = value.real.__closure__ or ()
+        value.cells = tuple(cell_value(state, cell, ClosureCell(value.source, i)) for i, cell in enumerate(real))
+    return value.cells
+
+
+def cell_value(state: State, cell: types.CellType, source: Source) -> CellValue:
+    known = state.by_id.get(id(cell))
+    if known is None:
+        known = state.by_id[id(cell)] = CellValue(None, source, cell)
+        state.keep.append(cell)
+    return known
+
+
+def instance_dict(state: State, value: ObjectValue) -> DictValue | None:
+    """The `__dict__` of an object as a value; None where its type has none."""
+    if value.attributes is None and _has_dict(value.cls.value):
+        if value.real is None:
+            value.attributes = DictValue()
+        else:
+            value.attributes = InstanceDict(value.source, object.__getattribute__(value.real, "__dict__"))
+    return value.attributes
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_dict(cls: type) -> bool:
+    return bool(cls.__dictoffset__)
+
+
+def dict_key_value(state: State, mapping: DictValue, index: int, key: Any) -> Value:
+    """The Value of a key of a dict found outside."""
+    if type(key) in BY_VALUE or key is None or isinstance(key, (bool, tuple)):
+        return Constant(key) if not isinstance(key, tuple) else TupleValue(tuple(Constant(k) for k in key))
+    return wrap(state, key, DictKey(mapping.source, index))
+
