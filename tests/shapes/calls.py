@@ -21,14 +21,14 @@ def call(names: str):
 
 
 @call("sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sigmoid reciprocal erf erfc "
-      "erfinv lgamma digamma sinc ceil floor trunc round relu relu6 frac neg abs angle square positive sgn sign bitwise_not isnan logical_not "
+      "erfinv lgamma digamma sinc ceil floor trunc round relu relu6 frac neg abs angle square sgn sign bitwise_not isnan logical_not "
       "isinf isfinite signbit isposinf isneginf gelu mish hardswish hardsigmoid elu celu selu leaky_relu softplus log_sigmoid softshrink "
-      "hardshrink silu nan_to_num hardtanh logit special_i0 i0 tanhshrink conj_physical")
+      "hardshrink silu nan_to_num hardtanh logit special_i0 i0")
 def unary(s: Sampler) -> Call:
     return (s.tensor(),), {}
 
 
-@call("mul.Tensor div.Tensor true_divide.Tensor xlogy.Tensor atan2 maximum minimum fmax fmin floor_divide remainder.Tensor fmod.Tensor heaviside "
+@call("mul.Tensor div.Tensor xlogy.Tensor atan2 maximum minimum fmax fmin floor_divide remainder.Tensor fmod.Tensor "
       "hypot copysign.Tensor bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_left_shift.Tensor bitwise_right_shift.Tensor "
       "eq.Tensor ne.Tensor logical_and logical_or logical_xor lt.Tensor le.Tensor gt.Tensor ge.Tensor pow.Tensor_Tensor "
       "clamp_min.Tensor clamp_max.Tensor")
@@ -468,11 +468,11 @@ def convolution(s: Sampler) -> Call:
     rank = s.rng.choice([1, 2, 2, 2, 3])
     groups, transposed = s.rng.choice([1, 1, 2]), s.rng.random() < 0.2
     cin, cout = groups * s.rng.choice([1, 2, 8]), groups * s.rng.choice([1, 2, 8])
-    n, space = s.rng.choice([1, 2, 0] if s.rng.random() < 0.2 else [1, 2]), [s.rng.choice([1, 4, 5, 7]) for _ in range(rank)]
+    n, space = s.rng.choice([1, 2]), [s.rng.choice([1, 4, 5, 7]) for _ in range(rank)]
     kernel = [s.rng.choice([1, 2, 3]) for _ in range(rank)]
-    x = s.tensor([n, cin, *space], [torch.float32, torch.float32, torch.bfloat16, torch.float64])
-    weight = s.alike(x, [cin, cout // groups, *kernel] if transposed else [cout, cin // groups, *kernel])
-    bias = s.rng.choice([None, s.alike(x, [cout])])
+    x = s.tensor([n, cin, *space], [torch.float32, torch.float64])      # oneDNN crashes on some odd bf16 layouts
+    weight = s.alike(x, [cin, cout // groups, *kernel] if transposed else [cout, cin // groups, *kernel], 0)
+    bias = s.rng.choice([None, s.alike(x, [cout], 0)])
     stride = [s.rng.choice([1, 2]) for _ in range(rank)]
     return (x, weight, bias, stride, [s.rng.choice([0, 1])] * rank, [s.rng.choice([1, 2])] * rank, transposed, [0] * rank, groups), {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from thruway.core.dtypes import FLOATS
+from thruway.core.dtypes import FLOATS, LOW_FLOATS
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import require
 from thruway.shapes.rules.dims import fresh
@@ -25,7 +25,7 @@ def _check(q: TensorMeta, k: TensorMeta, v: TensorMeta, mask: TensorMeta | None,
     if mask is not None:
         require(mask.dtype in ("bool", q.dtype) or (mask.dtype == "float32" and q.dtype in FLOATS), f"an attention mask of {mask.dtype}")
         scores = (*batch, q.sizes[-2], k.sizes[-2])
-        require(len(mask.sizes) <= max(len(scores), 2) and broadcast([mask.sizes, scores]) == scores, f"a mask of {mask.sizes} for {scores}")
+        require(2 <= len(mask.sizes) <= max(len(scores), 2) and broadcast([mask.sizes, scores]) == scores, f"a mask of {mask.sizes} for {scores}")
     return batch
 
 
@@ -46,7 +46,7 @@ def attention_choice(q: TensorMeta, k: TensorMeta, v: TensorMeta, mask: TensorMe
         return MATH
     if k.sizes[1] != v.sizes[1] or (q.sizes[1] != k.sizes[1] and not enable_gqa):
         return MATH
-    if any(t.strides[-1] != 1 and t.sizes[-1] != 1 for t in (q, k, v)) or q.sizes[2] == 0 or k.sizes[2] == 0 or q.sizes[3] == 0:
+    if any(t.strides[-1] != 1 for t in (q, k, v)) or q.sizes[2] == 0 or k.sizes[2] == 0 or q.sizes[3] == 0:
         return MATH
     if mask is not None and not _flash_takes(mask, q, k):
         return MATH
@@ -67,6 +67,7 @@ def _attention(q: TensorMeta, k: TensorMeta, v: TensorMeta, mask: TensorMeta | N
     sizes = (*batch, q.sizes[-2], v.sizes[-1])
     if attention_choice(q, k, v, mask, dropout, is_causal, enable_gqa=enable_gqa) == FLASH:
         return _flash_result(q)
+    require(q.dtype not in LOW_FLOATS or len(sizes) == 4 or any(s != 1 for s in sizes[:-1]), "attention of one query, whose layout varies")
     return fresh(q, sizes)
 
 

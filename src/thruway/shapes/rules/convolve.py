@@ -32,7 +32,7 @@ def _convolution(x: TensorMeta, weight: TensorMeta, bias: TensorMeta | None, str
 
 
 def _goes_channels_last(x: TensorMeta, weight: TensorMeta) -> bool:
-    if len(x.sizes) not in (4, 5) or x.dtype == "float64":
+    if len(x.sizes) not in (4, 5):
         return False
     return suggests_channels_last(x.sizes, x.strides) or suggests_channels_last(weight.sizes, weight.strides)
 
@@ -123,7 +123,7 @@ def _pixel_shuffle(x: TensorMeta, factor: int) -> TensorMeta:
     if len(x.sizes) < 3 or factor <= 0 or x.sizes[-3] % (factor * factor) != 0:
         refuse(f"pixel_shuffle of {x.sizes} by {factor}")
     *batch, c, h, w = x.sizes
-    return fresh(x, (*batch, c // (factor * factor), h * factor, w * factor))
+    return fresh_as_suggested(x, (*batch, c // (factor * factor), h * factor, w * factor))
 
 
 RULES: dict[str, Rule] = {

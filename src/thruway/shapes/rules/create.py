@@ -13,9 +13,9 @@ from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import default_dtype, device_name, dtype_name
 from thruway.shapes.refuse import refuse, require
-from thruway.shapes.rules.dims import fresh
+from thruway.shapes.rules.dims import fresh, fresh_as_suggested
 from thruway.shapes.rules.promote import category, number_dtype
-from thruway.shapes.rules.strides import CHANNELS_LAST_ORDER, channels_last_strides, contiguous_strides, preserved_strides, suggests_channels_last
+from thruway.shapes.rules.strides import CHANNELS_LAST_ORDER, channels_last_strides, contiguous_strides, is_contiguous, preserved_strides, suggests_channels_last
 
 Rule = Callable[..., object]
 
@@ -77,6 +77,7 @@ def _arange(*args: object, **options: object) -> TensorMeta:
         length = refuse("arange of integers with floating bounds")
     else:
         length = math.ceil((end - start) / step)
+    require(wanted is None or category(dtype_name(wanted)) in (1, 2), f"arange of {wanted}")
     return _made((length,), options, "int64" if integral else default_dtype())
 
 
@@ -166,15 +167,17 @@ def _flip(x: TensorMeta, dims: Sequence[int]) -> TensorMeta:
 def _roll(x: TensorMeta, shifts: Sequence[SizeLike], dims: Sequence[int] = ()) -> TensorMeta:
     require(all(-len(x.sizes) <= d < len(x.sizes) for d in dims), "roll's dimensions")
     require(len(shifts) == len(dims) or (not dims and len(shifts) == 1), "roll with other numbers of shifts and dimensions")
-    return fresh(x, x.sizes)
+    require(len(dims) == 1 or is_contiguous(x.sizes, x.strides), "roll of several dimensions of a tensor that is not contiguous")
+    return fresh_as_suggested(x, x.sizes)
 
 
 def _constant_pad(x: TensorMeta, pad: Sequence[SizeLike], value: object = 0) -> TensorMeta:
     require(len(pad) % 2 == 0 and len(pad) // 2 <= len(x.sizes), f"padding {tuple(pad)} of {len(x.sizes)} dimensions")
     sizes = list(x.sizes)
     for i in range(len(pad) // 2):
-        sizes[-1 - i] = sizes[-1 - i] + pad[2 * i] + pad[2 * i + 1]
-    require(all(size >= 0 for size in sizes), "padding that leaves a negative size")
+        left, right = pad[2 * i], pad[2 * i + 1]
+        require(sizes[-1 - i] + min(left, 0) + min(right, 0) >= 0, "padding that takes away more than there is")
+        sizes[-1 - i] = sizes[-1 - i] + left + right
     if all(type(p) is int and p <= 0 for p in pad):
         return TensorMeta(tuple(sizes), preserved_strides(tuple(sizes), x.strides), x.dtype, x.device)
     if len(sizes) in CHANNELS_LAST_ORDER and suggests_channels_last(x.sizes, x.strides):

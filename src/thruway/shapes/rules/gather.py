@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from thruway.core.dtypes import COMPLEX
 from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
-from thruway.shapes.names import promote
 from thruway.shapes.refuse import data_dependent, refuse, require
 from thruway.shapes.rules.dims import fresh, wrap_dim
 from thruway.shapes.rules.pointwise import common_device
-from thruway.shapes.rules.promote import category
+from thruway.shapes.rules.promote import result_dtype
 from thruway.shapes.rules.strides import (
     CHANNELS_LAST_ORDER,
     Sizes,
@@ -135,6 +135,7 @@ def _scatter(x: TensorMeta, dim: int, index: TensorMeta, source: object = None, 
 
 
 def _scatter_reduce(x: TensorMeta, dim: int, index: TensorMeta, source: TensorMeta, reduce: str, *, include_self: bool = True) -> TensorMeta:
+    require(x.dtype != "bool" and x.dtype not in COMPLEX, f"scatter_reduce of {x.dtype}")
     require(reduce in ("sum", "prod", "mean", "amax", "amin"), f"scatter_reduce by {reduce}")
     return _scatter(x, dim, index, source)
 
@@ -173,18 +174,11 @@ def _take_along(x: TensorMeta, index: TensorMeta) -> TensorMeta:
     return fresh(x, index.sizes)
 
 
-def _joined_dtype(tensors: Sequence[TensorMeta]) -> str:
-    dtype = tensors[0].dtype
-    for t in tensors:
-        dtype = promote(dtype, t.dtype) if len(t.sizes) > 0 or category(t.dtype) > category(dtype) else dtype
-    return dtype
-
-
 def _cat(tensors: Sequence[TensorMeta], dim: int = 0) -> TensorMeta:
     require(bool(tensors) and all(t.sizes for t in tensors), "cat of nothing or of 0-dim tensors")
     common_device(list(tensors))
     real = [t for t in tensors if t.sizes != (0,)]
-    dtype = _joined_dtype(tensors)
+    dtype = result_dtype(list(tensors))
     if not real:
         return fresh(tensors[0], (0,), dtype)
     first = real[0]
@@ -205,7 +199,7 @@ def _stack(tensors: Sequence[TensorMeta], dim: int = 0) -> TensorMeta:
     common_device(list(tensors))
     first = tensors[0]
     dim = wrap_dim(dim, len(first.sizes) + 1)
-    return fresh(first, (*first.sizes[:dim], len(tensors), *first.sizes[dim:]), _joined_dtype(tensors))
+    return fresh(first, (*first.sizes[:dim], len(tensors), *first.sizes[dim:]), result_dtype(list(tensors)))
 
 
 def _one_hot(x: TensorMeta, classes: int = -1) -> TensorMeta:

@@ -87,7 +87,7 @@ def _linear(x: TensorMeta, weight: TensorMeta, bias: TensorMeta | None = None) -
     require(0 < len(weight.sizes) <= 2 and len(x.sizes) > 0, f"linear of {x.sizes} by {weight.sizes}")
     if len(weight.sizes) == 1:
         require(x.sizes[-1] == weight.sizes[0], f"linear of {x.sizes} by {weight.sizes}")
-        require(bias is None or not bias.sizes, "a bias for one output")
+        require(bias is None, "a bias for one output")
         return fresh(x, x.sizes[:-1])
     require(x.sizes[-1] == weight.sizes[1], f"linear of {x.sizes} by {weight.sizes}")
     made = fresh(x, (*x.sizes[:-1], weight.sizes[0]))

@@ -9,9 +9,7 @@ from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import refuse, require
 from thruway.shapes.rules.dims import fresh, fresh_as_suggested
-from thruway.shapes.rules.pointwise import iterate
-from thruway.shapes.rules.promote import result_dtype
-from thruway.shapes.rules.strides import Sizes
+from thruway.shapes.rules.strides import Sizes, is_contiguous, preserved_strides, suggests_channels_last
 
 Rule = Callable[..., object]
 
@@ -45,16 +43,17 @@ def _native_layer_norm(x: TensorMeta, shape: Sequence[SizeLike], weight: TensorM
                        eps: float) -> tuple[TensorMeta, TensorMeta, TensorMeta]:
     lead = _check_normalized(x, shape, weight, bias)
     _same_dtypes(x, weight, bias)
-    statistics = "float32" if x.dtype in ("bfloat16", "float16") and (x.device != "cpu" or (weight or x).dtype == "float32") else x.dtype
+    low = x.dtype in ("bfloat16", "float16")
+    statistics = "float32" if low and (x.device != "cpu" or any(p is not None and p.dtype == "float32" for p in (weight, bias))) else x.dtype
     sizes = (*lead, *(1,) * len(shape))
     return fresh(x, x.sizes), fresh(x, sizes, statistics), fresh(x, sizes, statistics)
 
 
 def _rms_norm(x: TensorMeta, shape: Sequence[SizeLike], weight: TensorMeta | None = None, eps: float | None = None) -> TensorMeta:
     _check_normalized(x, shape, weight)
-    if weight is None:
-        return iterate([x], x.dtype)
-    return iterate([x, weight], result_dtype([x, weight]))
+    if is_contiguous(x.sizes, x.strides) or suggests_channels_last(x.sizes, x.strides):
+        return TensorMeta(x.sizes, preserved_strides(x.sizes, x.strides), x.dtype, x.device)
+    return fresh(x, x.sizes)
 
 
 def _channel_params(x: TensorMeta, *params: TensorMeta | None) -> None:
@@ -75,7 +74,7 @@ def _batch_norm(x: TensorMeta, weight: TensorMeta | None, bias: TensorMeta | Non
 def _as_batch_norm(x: TensorMeta) -> TensorMeta:
     if any(s == 0 for s in x.sizes):
         refuse("batch norm of nothing")
-    return fresh_as_suggested(x, x.sizes)
+    return fresh(x, x.sizes) if is_contiguous(x.sizes, x.strides) else fresh_as_suggested(x, x.sizes)
 
 
 def _native_batch_norm(x: TensorMeta, weight: TensorMeta | None, bias: TensorMeta | None, mean: TensorMeta | None, var: TensorMeta | None,
@@ -95,6 +94,7 @@ def _group_norm(x: TensorMeta, groups: int, weight: TensorMeta | None = None, bi
                 cudnn_enabled: bool = True) -> TensorMeta:
     _channel_params(x, weight, bias)
     require(groups > 0 and x.sizes[1] % groups == 0, f"{x.sizes[1]} channels in {groups} groups")
+    require(all(s != 0 for s in x.sizes[1:]), "group norm of nothing")
     return fresh_as_suggested(x, x.sizes)
 
 

@@ -146,10 +146,6 @@ def _alpha(*args: object, alpha: object = 1, **kwargs: object) -> TensorMeta:
     return _with_number(_default, *args[:2])
 
 
-def _division(x: object, y: object, *, rounding_mode: str | None = None) -> TensorMeta:
-    return _with_number(_float if rounding_mode is None else _ordered, x, y)
-
-
 def _where(condition: TensorMeta, x: object, y: object) -> TensorMeta:
     require(condition.dtype in ("bool", "uint8"), "where needs a bool condition")
     metas = [m for m in (condition, x, y) if isinstance(m, TensorMeta)]
@@ -157,15 +153,11 @@ def _where(condition: TensorMeta, x: object, y: object) -> TensorMeta:
 
 
 def _masked_fill(x: TensorMeta, mask: TensorMeta, value: object) -> TensorMeta:
-    """Eager expands both, clones x so, and writes into that."""
     require(mask.dtype == "bool" and mask.device == x.device, "masked_fill needs a bool mask")
     require(not isinstance(value, TensorMeta) or not value.sizes, "masked_fill's value must be 0-dim")
     kind = category(value.dtype if isinstance(value, TensorMeta) else result_dtype([value]))
     require(kind < 3 or category(x.dtype) == 3, "masked_fill of real numbers with a complex value")
-    sizes = broadcast([x.sizes, mask.sizes])
-    if sizes == x.sizes:
-        return TensorMeta(sizes, preserved_strides(sizes, x.strides), x.dtype, x.device)
-    return fresh(x, sizes)
+    return fresh(x, broadcast([x.sizes, mask.sizes]))
 
 
 def _power(x: object, y: object) -> TensorMeta:
@@ -174,9 +166,11 @@ def _power(x: object, y: object) -> TensorMeta:
     if isinstance(x, TensorMeta):
         require(not isinstance(y, int) or y >= 0 or category(x.dtype) >= 2, "integers to negative integer powers")
         return _elementwise(_default, 2, x, y)
-    if x == 1:
-        return fresh(y, y.sizes, dtype)             # eager fills a new tensor
-    return _with_number(_default, x, y)
+    return fresh(y, y.sizes, dtype)
+
+
+def _laid_out_alike(kind: Callable[[list[object]], str], x: TensorMeta, *_: object) -> TensorMeta:
+    return TensorMeta(x.sizes, preserved_strides(x.sizes, x.strides), kind([x]), x.device)
 
 
 def _packed(kind: Callable[[list[object]], str], x: TensorMeta, *_: object) -> TensorMeta:
@@ -184,13 +178,30 @@ def _packed(kind: Callable[[list[object]], str], x: TensorMeta, *_: object) -> T
     return fresh(x, x.sizes, kind([x]))
 
 
+def _division(x: object, y: object, *, rounding_mode: str | None = None) -> TensorMeta:
+    return _with_number(_float, x, y) if rounding_mode is None else _integer_division(x, y)
+
+
 def _square(x: TensorMeta) -> TensorMeta:
     return iterate([x], result_dtype([x, 2]))
 
 
-def _threshold(x: TensorMeta, *limits: object) -> TensorMeta:
-    require(x.dtype not in ("bool", "uint8") and x.dtype not in COMPLEX, f"hardtanh of {x.dtype}")
-    return fresh(x, x.sizes)
+def _hardtanh(x: TensorMeta, *limits: object) -> TensorMeta:
+    require(x.dtype != "uint8", "hardtanh of uint8")
+    return _laid_out_alike(_ordered, x)
+
+
+def _is_special(x: TensorMeta) -> TensorMeta:
+    """isinf and isfinite: of integers, a filled tensor laid out as x."""
+    if category(x.dtype) < 2:
+        return TensorMeta(x.sizes, preserved_strides(x.sizes, x.strides), "bool", x.device)
+    return iterate([x], "bool")
+
+
+def _integer_division(x: object, y: object) -> TensorMeta:
+    made = _with_number(_ordered, x, y)
+    require(isinstance(y, TensorMeta) or y != 0 or category(made.dtype) == 2, "an integer divided by 0")
+    return made
 
 
 def _dropout_like(x: TensorMeta, p: object = 0.5, generator: object = None) -> TensorMeta:
@@ -224,16 +235,17 @@ RULES: dict[str, Rule] = {
     **_rows(_default, 1, "sgn"),
     **_rows(_no_complex, 1, "sign"),
     **_rows(_integral, 1, "bitwise_not"),
-    **_rows(_bool, 1, "isnan logical_not isinf isfinite"),
+    **_rows(_bool, 1, "isnan logical_not"),
     **_rows(_ordered_bool, 1, "signbit isposinf isneginf"),
-    **_rows(_floating_only, 1, "gelu mish hardswish hardsigmoid elu celu selu leaky_relu softplus log_sigmoid softshrink hardshrink"),
+    **_rows(_floating_only, 1, "gelu mish hardswish hardsigmoid elu celu selu leaky_relu softplus softshrink hardshrink"),
     **_rows(_not_integral, 1, "silu"),
     **_rows(_ordered, 1, "threshold"),
     **_pairs(_default, "mul.Tensor mul.Scalar"),
     **_pairs(_float, "div.Scalar"),
     **_pairs(_float_no_complex, "atan2 xlogy.Tensor copysign.Tensor"),
     **_pairs(_no_complex, "maximum minimum fmax fmin"),
-    **_pairs(_ordered, "floor_divide floor_divide.Scalar remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar"),
+    **{f"aten::{name}": _integer_division for name in (
+        "floor_divide", "floor_divide.Scalar", "remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar")},
     **_pairs(_floating_only, "hypot"),
     **_rows(_ordered, 2, "clamp_min clamp_max"),
     **_rows(_no_complex, 2, "clamp_min.Tensor clamp_max.Tensor"),
@@ -246,9 +258,12 @@ RULES: dict[str, Rule] = {
     **_rows(_default, 3, "addcmul"),
     **_rows(_not_integral, 3, "addcdiv"),
     "aten::square": _square,
-    "aten::hardtanh": _threshold,
-    "aten::relu6": _threshold,
-    "aten::nan_to_num": partial(_packed, _default),
+    "aten::hardtanh": _hardtanh,
+    "aten::relu6": partial(_laid_out_alike, _ordered),
+    "aten::nan_to_num": partial(_laid_out_alike, _default),
+    "aten::log_sigmoid": partial(_packed, _floating_only),
+    "aten::isinf": _is_special,
+    "aten::isfinite": _is_special,
     "aten::add.Tensor": _alpha,
     "aten::add.Scalar": _alpha,
     "aten::sub.Tensor": _subtract,

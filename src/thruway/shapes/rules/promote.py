@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from thruway.core.dtypes import COMPLEX, FLOATS
+from thruway.core.dtypes import COMPLEX, FLOATS, LOW_FLOATS
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import default_dtype, promote
+from thruway.shapes.refuse import require
 
 _COMPLEX_OF = {"float16": "complex64", "bfloat16": "complex64", "float32": "complex64", "float64": "complex128"}
 REAL_OF = {"complex64": "float32", "complex128": "float64"}
@@ -43,7 +44,10 @@ def result_dtype(operands: list[object]) -> str:
 
 
 def _join(strong: str, weak: str) -> str:
-    return promote(strong, weak) if category(weak) > category(strong) else strong
+    if category(weak) <= category(strong):
+        return strong
+    require(category(weak) < 3 or strong not in LOW_FLOATS, f"{strong} with complex numbers")
+    return promote(strong, weak)
 
 
 def as_float(dtype: str) -> str:

@@ -111,6 +111,7 @@ def _variance_mean(x: TensorMeta, dims: Dims = None, *, correction: object = Non
 
 
 def _logsumexp(x: TensorMeta, dims: Dims, keepdim: bool = False) -> TensorMeta:
+    require(isinstance(dims, int) or bool(dims) or not x.sizes, "logsumexp over no dimension")
     return _over(x, dims, keepdim, as_float(x.dtype))
 
 
@@ -137,7 +138,7 @@ def _cumulative_extreme(x: TensorMeta, dim: int) -> tuple[TensorMeta, TensorMeta
 def _logcumsumexp(x: TensorMeta, dim: int) -> TensorMeta:
     wrap_dim(dim, len(x.sizes))
     require(category(x.dtype) == 2, f"logcumsumexp of {x.dtype}")
-    return TensorMeta(x.sizes, preserved_strides(x.sizes, x.strides), x.dtype, x.device)
+    return fresh(x, x.sizes)
 
 
 def _softmax(to_float: bool, x: TensorMeta, dim: int, dtype: object = None) -> TensorMeta:

@@ -85,6 +85,9 @@ def _reshape_alias(x: TensorMeta, sizes: Sequence[SizeLike], strides: Sequence[S
 
 def _expand(x: TensorMeta, shape: Sequence[SizeLike], *, implicit: bool = False) -> TensorMeta:
     lead = len(shape) - len(x.sizes)
+    if not x.sizes:
+        require(all(size >= 0 for size in shape), "expand of a new dimension to -1")
+        return _look(x, shape, (0,) * len(shape))
     require(lead >= 0, f"expand of {len(x.sizes)} dimensions to {len(shape)}")
     sizes: list[SizeLike] = []
     strides: list[SizeLike] = []
