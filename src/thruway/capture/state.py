@@ -138,7 +138,7 @@ class State:
 
     def guard(self, kind: str, source: Source, expected: object) -> None:
         """Adds a guard once per (kind, source, expected where there may be several)."""
-        key = (kind, source, expected) if kind in SEVERAL else (kind, source)
+        key = (kind, source, expected[0] if kind == "type_lookup" else expected) if kind in SEVERAL else (kind, source)
         if key not in self.guards:
             self.guards[key] = Guard(kind, source, expected, self.where())
 

@@ -83,7 +83,7 @@ def _wrap_identity(state: State, obj: Any, source: Source, guarded: bool) -> Val
 def _wrap_builtin(state: State, obj: Any, source: Source, guarded: bool) -> Value:
     """A builtin function; one bound to an object becomes a method of that object's type."""
     owner = getattr(obj, "__self__", None)
-    if owner is None or isinstance(owner, (types.ModuleType, type)) or type(owner).__module__.startswith("torch"):
+    if not isinstance(owner, (list, dict, set, collections.deque, torch.Tensor)):
         return _wrap_identity(state, obj, source, guarded)
     state.guard("type", source, type(obj))
     descriptor = getattr(type(owner), obj.__name__)
