@@ -214,8 +214,8 @@ def test_encoder_layer_stays_whole_where_numerics_are_strict():
     assert decompose(graph, Context(numerics="strict")) is graph
     context = Context()
     result = decompose(graph, context)
-    assert "scaled_dot_product_attention.default" in targets(result) and context.notes
-    assert_same(graph, result, b.tensors)
+    assert "softmax.int" in targets(result) and context.notes
+    assert_same(graph, result, b.tensors, rtol=1e-4, atol=1e-5)
 
 
 def test_an_untouched_graph_is_the_same_object():

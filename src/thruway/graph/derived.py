@@ -57,7 +57,7 @@ def mark_derived(graph: Graph, context: Context) -> Graph:
     of real work before casts and sums that a kernel can redo on the way."""
     storages = Storages(graph)
     derivable = find_derivable(graph, storages)
-    ends = [(node, work) for node in derivable if any(user not in derivable for user in node.users) and (work := _work_below(node))]
+    ends = [(node, work) for node in derivable if _is_read_per_call(node, derivable) and (work := _work_below(node))]
     if not ends:
         return graph
     fresh = copied(graph)
@@ -71,6 +71,10 @@ def mark_derived(graph: Graph, context: Context) -> Graph:
             _mark(by_name[node.name], names)
     _keep_from_caller(fresh)
     return fresh
+
+
+def _is_read_per_call(node: Node, derivable: set[Node]) -> bool:
+    return any(user not in derivable and user.op != "output" for user in node.users)
 
 
 def _work_below(node: Node) -> Node | None:

@@ -22,17 +22,19 @@ from thruway.shapes.meta import TensorMeta
 Same = Callable[[Node, SimpleNamespace], Node | None]
 
 
-def remove_unused(graph: Graph, _context: Context) -> Graph:
-    """Nodes that reach neither the output nor a write go."""
-    if all(node.users or not is_pure(node) for node in graph.nodes):
-        return graph
-    fresh = copied(graph)
-    erase_unused(fresh)
-    return fresh
+def simplify(graph: Graph, _context: Context) -> Graph:
+    """All of it until nothing changes; each round removes nodes, so this ends."""
+    fresh, wanted = copied(graph), output_values(graph)
+    changed = False
+    while True:
+        rounds = [erase_unused(fresh), remove_idle(fresh), merge_repeated(fresh)]
+        if not any(rounds):
+            return settled(fresh, wanted) if changed else graph
+        changed = True
 
 
-def merge_repeated(graph: Graph, _context: Context) -> Graph:
-    """Common subexpressions: the same operator with the same arguments over the same state of memory."""
+def merge_repeated(graph: Graph) -> bool:
+    """Common subexpressions: the same operator with the same arguments over the same state of memory. In place."""
     storages = Storages(graph)
     merged: dict[Node, Node] = {}
     first: dict[Any, Node] = {}
@@ -43,7 +45,10 @@ def merge_repeated(graph: Graph, _context: Context) -> Graph:
         kept = first.setdefault(key, node) if key is not None else node
         if kept is not node and _may_share(kept, node, storages):
             merged[node] = kept
-    return _with_merged(graph, merged) if merged else graph
+    for node, kept in reversed(merged.items()):
+        node.replace_all_uses_with(kept)
+        graph.erase_node(node)
+    return bool(merged)
 
 
 def _key(node: Node, merged: dict[Node, Node], storages: Storages) -> Any:
@@ -74,30 +79,20 @@ def _may_share(kept: Node, node: Node, storages: Storages) -> bool:
     return not (storages.escapes(kept) and storages.escapes(node))
 
 
-def _with_merged(graph: Graph, merged: dict[Node, Node]) -> Graph:
-    names = {node.name: kept.name for node, kept in merged.items()}
-    fresh = copied(graph)
-    by_name = {node.name: node for node in fresh.nodes}
-    for name, kept in names.items():
-        by_name[name].replace_all_uses_with(by_name[kept])
-        fresh.erase_node(by_name[name])
-    return fresh
-
-
-def remove_idle(graph: Graph, _context: Context) -> Graph:
-    """Nodes whose result is one of their inputs, element by element, and views of views."""
-    storages = Storages(graph)
-    idle = {node.name for node in graph.nodes if node.op == "call_function" and _is_idle(node, storages)}
-    stacked = {node.name for node in graph.nodes if _is_stacked(node) and not storages.is_written(node)}
-    if not idle and not stacked:
-        return graph
-    fresh, wanted = copied(graph), output_values(graph)
-    for node in list(fresh.nodes):
-        if node.name in idle:
+def remove_idle(graph: Graph) -> bool:
+    """Nodes whose result is one of their inputs, element by element, and views of views. In place."""
+    candidates = [node for node in graph.nodes if node.target in IDLE or _is_stacked(node)]
+    if not candidates:
+        return False
+    storages, changed = Storages(graph), False
+    for node in candidates:
+        if node.target in IDLE and _is_idle(node, storages):
             replace(node, _source(node))
-        elif node.name in stacked and _is_stacked(node):
+            changed = True
+        elif _is_stacked(node) and not storages.is_written(node):
             _unstack(node)
-    return settled(fresh, wanted)
+            changed = True
+    return changed
 
 
 def _source(node: Node) -> Node:
@@ -217,12 +212,3 @@ def _unstack(node: Node) -> None:
     outer, inner = order_of(node), order_of(below)
     node.target, node.args = aten.permute.default, (below.args[0], [inner[d] for d in outer])
 
-
-def simplify(graph: Graph, context: Context) -> Graph:
-    """All of these until nothing changes (each round removes nodes, so this ends)."""
-    while True:
-        before = graph
-        for step in (remove_unused, remove_idle, merge_repeated):
-            graph = step(graph, context)
-        if graph is before:
-            return graph

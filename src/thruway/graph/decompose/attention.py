@@ -1,4 +1,4 @@
-"""Torch's fused encoder operators, opened: linears, SDPA, residual additions and layer norms.
+"""Torch's fused encoder operators, opened: linears, attention, residual additions and layer norms.
 
 `_transformer_encoder_layer_fwd` and `_native_multi_head_attention` keep everything inside one opaque call, so nothing could be
 packed or fused. They round where separate operators round, but for the order of additions inside; an allowed exception.
@@ -46,12 +46,13 @@ def _project(emit: Emitter, x: Node, weight: Node, bias: Node, heads: int) -> tu
 
 
 def _attention(emit: Emitter, heads: tuple[Node, Node, Node], weight: Node, bias: Node) -> Node:
-    batch, count, tokens, width = meta(heads[0]).sizes
-    out = emit(aten.scaled_dot_product_attention.default, *heads)
+    """Written out, as the fused operator does it: q scaled first, then two products around a softmax."""
+    query, key, value = heads
+    batch, count, tokens, width = meta(query).sizes
+    scores = emit(aten.matmul.default, emit(aten.mul.Scalar, query, width ** -0.5), emit(aten.transpose.int, key, -1, -2))
+    out = emit(aten.matmul.default, emit(aten.softmax.int, scores, -1), value)
     merged = emit.view(emit(aten.transpose.int, out, 1, 2), (batch, tokens, count * width))
     return emit(aten.linear.default, merged, weight, bias)
-
-
 
 
 def multi_head_attention(emit: Emitter, node: Node, a: SimpleNamespace, context: Context) -> tuple[Node, None] | None:

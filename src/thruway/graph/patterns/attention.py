@@ -244,12 +244,16 @@ def _worked_out(mask: Node) -> torch.Tensor | None:
 
 def _is_constant(node: Node) -> bool:
     """Made by fills and pure functions of them, no weights."""
+    if node.op == "get_attr":
+        return True
     if node.op != "call_function":
         return False
     return node.target in FILLS if not node.all_input_nodes else all(_is_constant(used) for used in node.all_input_nodes)
 
 
 def _evaluate(node: Node, known: dict[Node, torch.Tensor]) -> torch.Tensor:
+    if node.op == "get_attr":
+        return node.meta["constant"]
     if node not in known:
         args, kwargs = map_arg((node.args, node.kwargs), lambda used: _evaluate(used, known))
         known[node] = node.target(*args, **{**kwargs, **({"device": "cpu"} if "device" in kwargs else {})})

@@ -34,37 +34,47 @@ class Rates:
         return self.call + max(rows * weight * self.work, weight * self.stream) * 1e-6
 
 
+# Without AMX and with MKL's generic path (Zen 5), and where a Target says "amx" or "mkl_fast" (Sapphire Rapids).
 MEASURED: dict[tuple[str, str], Rates] = {
-    ("float32", "plain"): Rates(2.0, 18.5, 55.0),
-    ("float32", "onednn"): Rates(11.0, 8.4, 60.0),
-    ("float32", "mkl"): Rates(2.6, 11.3, 55.0),
-    ("bfloat16", "plain"): Rates(4.0, 4.4, 72.0),
-    ("bfloat16", "onednn"): Rates(11.0, 4.1, 25.0),
-    ("float16", "plain"): Rates(4.0, 4.4, 72.0),
-    ("float16", "onednn"): Rates(11.0, 4.1, 25.0),
+    ("float32", "plain"): Rates(2.0, 18.0, 55.0), ("float32", "onednn"): Rates(11.0, 8.3, 60.0),
+    ("bfloat16", "plain"): Rates(4.0, 4.2, 72.0), ("bfloat16", "onednn"): Rates(11.0, 3.95, 25.0),
+    ("float16", "plain"): Rates(4.0, 4.2, 72.0), ("float16", "onednn"): Rates(11.0, 3.95, 25.0),
 }
-PLAIN_MKL_FAST = Rates(2.0, 12.5, 55.0)
-PLAIN_LOW_CALL = 10.0              # eager's own low-precision products of several rows go through oneDNN and pay its call
+WITH_FAST_MKL: dict[tuple[str, str], Rates] = {
+    ("float32", "plain"): Rates(2.0, 11.9, 65.0), ("float32", "onednn"): Rates(20.0, 11.6, 65.0), ("float32", "mkl"): Rates(2.6, 11.0, 65.0),
+}
+WITH_AMX: dict[tuple[str, str], Rates] = {("bfloat16", "plain"): Rates(4.0, 2.2, 60.0), ("bfloat16", "onednn"): Rates(20.0, 1.7, 30.0)}
+ONEDNN_INSIDE = 10.0               # eager's own low-precision products of several rows go through oneDNN and pay its call
 NAMES = {"float32": "onednn", "bfloat16": "onednn_bf16", "float16": "onednn_fp16"}
+TYPICAL_ROWS = 64                  # where the number is not known
+FEW_ROWS = 4                       # packing for MKL gains nothing up to here
 MARGIN = 0.97
+SMALL_BYTES = 1 << 20
 
 
 def choose_linear(target: Target, dtype: str, rows: int | None, weight: int) -> str:
     """ "plain", "onednn" or "mkl" for `rows` (None: not known) against a weight of so many elements."""
-    options = {"plain": _plain(target, dtype, 64 if rows is None else rows, weight)}
-    if NAMES.get(dtype) in target.library_calls:
-        options["onednn"] = MEASURED[dtype, "onednn"].microseconds(64 if rows is None else rows, weight)
-    if dtype == "float32" and "mkl" in target.library_calls and "mkl_fast" in target.library_calls and rows is not None and rows > 4:
-        options["mkl"] = MEASURED[dtype, "mkl"].microseconds(rows, weight)
-    best = min(options, key=options.__getitem__)
-    return best if options[best] < MARGIN * options["plain"] else "plain"
+    rates = _rates(target)
+    calls = ["plain", "onednn"] if NAMES.get(dtype) in target.library_calls else ["plain"]
+    if (dtype, "mkl") in rates and rows is not None and rows > FEW_ROWS:
+        calls.append("mkl")
+    if (dtype, "plain") not in rates or len(calls) == 1:
+        return "plain"
+    count = TYPICAL_ROWS if rows is None else rows
+    costs = {call: rates[dtype, call].microseconds(count, weight) for call in calls}
+    if dtype != "float32" and count > 1:
+        costs["plain"] += ONEDNN_INSIDE
+    best = min(costs, key=costs.__getitem__)
+    return best if costs[best] < MARGIN * costs["plain"] else "plain"
 
 
-def _plain(target: Target, dtype: str, rows: int, weight: int) -> float:
-    if dtype == "float32" and "mkl_fast" in target.library_calls:
-        return PLAIN_MKL_FAST.microseconds(rows, weight)
-    rates = MEASURED.get((dtype, "plain"), MEASURED["float32", "plain"])
-    return rates.microseconds(rows, weight) + (PLAIN_LOW_CALL if dtype in {"bfloat16", "float16"} and rows > 1 else 0)
+def _rates(target: Target) -> dict[tuple[str, str], Rates]:
+    return {**MEASURED, **(WITH_FAST_MKL if "mkl_fast" in target.library_calls else {}), **(WITH_AMX if "amx" in target.library_calls else {})}
+
+
+def merging_pays(target: Target, dtype: str, rows: int | None, weight: int, itemsize: int) -> bool:
+    """Whether a joined weight of so many elements earns its memory: where it gets packed anyway, or is small."""
+    return target.kind != "cpu" or weight * itemsize <= SMALL_BYTES or choose_linear(target, dtype, rows, weight) != "plain"
 
 
 def select_linears(graph: Graph, context: Context) -> Graph:
@@ -87,10 +97,10 @@ def _choice(node: Node, derivable: set[Node], target: Target) -> str:
     a = bind(node)
     if a.weight not in derivable or (a.bias is not None and a.bias not in derivable) or len(meta(a.weight).sizes) != 2:
         return "plain"
-    return choose_linear(target, meta(node).dtype, _rows(a.input), product(meta(a.weight).sizes))
+    return choose_linear(target, meta(node).dtype, rows_of(a.input), product(meta(a.weight).sizes))
 
 
-def _rows(x: Node) -> int | None:
+def rows_of(x: Node) -> int | None:
     rows = product(meta(x).sizes[:-1])
     return rows if type(rows) is int else None
 
@@ -99,7 +109,7 @@ def _select(node: Node, choice: str, context: Context, made: set[str]) -> None:
     a, emit = bind(node), Emitter(node)
     if a.weight.name not in made and not context.reserve(bytes_of(meta(a.weight)), node.name):
         return
-    rows = _rows(a.input)
+    rows = rows_of(a.input)
     if choice == "mkl":
         packed = emit(mkl._mkl_reorder_linear_weight.default, _dense(emit, a.weight), rows)
         replace(node, emit(mkl._mkl_linear.default, a.input, packed, a.weight, a.bias, rows))

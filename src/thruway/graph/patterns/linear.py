@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from types import SimpleNamespace
 
 from torch.fx import Graph, Node
 
-from thruway.core.dtypes import is_float
+from thruway.core.dtypes import ITEMSIZE, is_float
 from thruway.graph.derived import find_derivable
+from thruway.graph.patterns.cpu_linear import merging_pays, rows_of
 from thruway.graph.rewrite import (
     Context, Emitter, Storages, aten, bind, bytes_of, copied, is_op, meta, output_values, replace, settled,
 )
@@ -75,19 +77,20 @@ def _group_of(a: SimpleNamespace) -> tuple[object, ...]:
 
 def _merge(nodes: list[Node], context: Context) -> bool:
     parts = [bind(node) for node in nodes]
-    sizes = [bytes_of(meta(a.weight)) for a in parts]
-    if not context.reserve(sum(sizes), nodes[0].name) or not context.allows("linears merged", nodes[0]):
+    dtype, total = meta(parts[0].weight).dtype, sum(bytes_of(meta(a.weight)) for a in parts)
+    if not merging_pays(context.target, dtype, rows_of(parts[0].input), total // ITEMSIZE[dtype], ITEMSIZE[dtype]):
+        return False
+    if not context.reserve(total, nodes[0].name) or not context.allows("linears merged", nodes[0]):
         return False
     first = _behind_weights(nodes[0], parts)
     emit = Emitter(first)
     weight = emit(aten.cat.default, [a.weight for a in parts], 0)
     bias = None if parts[0].bias is None else emit(aten.cat.default, [a.bias for a in parts], 0)
     joined = emit(aten.linear.default, parts[0].input, weight, bias)
-    start, rank = 0, len(meta(joined).sizes)
-    for node in nodes:
-        width = meta(node).sizes[-1]
-        replace(node, emit(aten.slice.Tensor, joined, rank - 1, start, start + width))
-        start += width
+    last, ends = len(meta(joined).sizes) - 1, list(accumulate(meta(node).sizes[-1] for node in nodes))
+    slices = [emit(aten.slice.Tensor, joined, last, start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    for node, piece in zip(nodes, slices, strict=True):
+        replace(node, piece)
     return True
 
 
