@@ -16,7 +16,7 @@ from thruway.capture.values.base import (
     NONE, CellValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, SuperValue,
     TensorValue, TupleValue, Value,
 )
-from thruway.capture.values.call import call, call_pure, construct_plain, run_inline
+from thruway.capture.values.call import call, call_pure, construct_plain
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
@@ -28,7 +28,6 @@ from thruway.capture.values.truth import truth
 from thruway.capture.values.types_ import type_value
 from thruway.capture.values.unpack import mapping_items
 from thruway.capture.values.attribute import find_attribute
-from thruway.frame.guard import MISSING
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -210,15 +209,23 @@ def tuple_new(state: State, args: Args, kwargs: Kwargs) -> Value:
     return made
 
 
-def storage_new(base: type):
+def scalar_new(base: type):
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
         made = ObjectValue(args[0])
-        made.storage = call_pure(state, base, args[1:], kwargs) if base in (int, float, str) else DictValue(cls=base) if issubclass(base, dict) \
-            else ListValue([])
+        made.storage = call_pure(state, base, args[1:], kwargs)
         return made
     return handler
 
 
+def container_new(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """dict.__new__ or list.__new__ for a subclass: empty content of the builtin base."""
+    made = ObjectValue(args[0])
+    base = next(b for b in args[0].value.__mro__ if b in CONTAINERS)
+    made.storage = DictValue(cls=base) if issubclass(base, dict) else ListValue([])
+    return made
+
+
+CONTAINERS = (dict, list, collections.OrderedDict, collections.defaultdict, collections.Counter)
 ROWS = {
     list: new_list, tuple: new_tuple, torch.Size: new_torch_size, dict: dict_of(dict), collections.OrderedDict: dict_of(collections.OrderedDict),
     collections.defaultdict: new_default_dict, set: new_set(set), frozenset: new_set(frozenset), collections.deque: new_deque,
@@ -228,9 +235,7 @@ ROWS = {
     object.__new__: new_object, object.__init__: no_effect, BaseException.__init__: exception_init,
     **{cls.__init__: exception_init for cls in BaseException.__subclasses__() + Exception.__subclasses__() if cls.__module__ == "builtins"},
     dict.__init__: dict_init, collections.OrderedDict.__init__: dict_init, list.__init__: list_init, tuple.__new__: tuple_new,
-    dict.__new__: storage_new(dict), collections.OrderedDict.__new__: storage_new(collections.OrderedDict), list.__new__: storage_new(list),
-    int.__new__: storage_new(int), float.__new__: storage_new(float), str.__new__: storage_new(str),
+    dict.__new__: container_new, list.__new__: container_new,
+    int.__new__: scalar_new(int), float.__new__: scalar_new(float), str.__new__: scalar_new(str),
     object.__init_subclass__: no_effect,
 }
-
-__all__ = ["MISSING", "ROWS", "run_inline"]

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.state import Frame, Inline, State, UserRaise
+from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
 from thruway.capture.values.base import (
-    NONE, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, SizeValue, TensorValue,
-    TupleValue, Value,
+    Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, TupleValue, Value,
 )
 from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.errors import raise_error, raise_real
@@ -219,16 +218,18 @@ def construct_plain(state: State, cls: Constant, args: list[Value], kwargs: Kwar
     if real in PURE_TYPES:
         return call_pure(state, real, args, kwargs)
     new = state.type_lookup(cls, "__new__")
-    maker = NEW_ROWS.get(new) or NEW_ROWS.get(getattr(new, "__self__", None))
+    row = _row(state, new)
     if isinstance(new, staticmethod):
         made = state.call(_class_function(state, cls, new.__func__, "__new__"), [cls, *args], kwargs)
         if not issubclass(python_type(made), real):
             return made
-    elif issubclass(real, BaseException) and real.__flags__ & HEAP_TYPE == 0 or maker is None and issubclass(real, BaseException):
+    elif issubclass(real, BaseException):
         made = ObjectValue(cls)
         made.new_args = tuple(args)
+    elif row is not None and real.__flags__ & HEAP_TYPE:
+        made = run_inline(state, row(state, [cls, *args], kwargs))
     else:
-        made = new_object(state, cls, args, kwargs)
+        raise unsupported(state, "TW101", real.__qualname__)
     return initialize(state, cls, made, args, kwargs)
 
 
@@ -265,24 +266,6 @@ def _class_function(state: State, cls: Constant, real: types.FunctionType, name:
     return wrap(state, real, Attr(cls.source, name), True) if cls.source is not None else Constant(real)
 
 
-def new_object(state: State, cls: Constant, args: list[Value], kwargs: Kwargs) -> Value:
-    """`cls.__new__` where it is a builtin's: an empty instance, with the storage of the builtin base."""
-    real = cls.value
-    for base, make in NEW_STORAGE.items():
-        if issubclass(real, base):
-            made = ObjectValue(cls)
-            made.storage = make(state, args, kwargs)
-            return made
-    if real.__flags__ & HEAP_TYPE and next(b for b in real.__mro__ if not b.__flags__ & HEAP_TYPE) is object:
-        return ObjectValue(cls)
-    raise unsupported(state, "TW101", real.__qualname__)
-
-
-NEW_STORAGE: dict[type, Callable[..., Value]] = {}
-NEW_ROWS: dict[Any, Any] = {}
-
 CALLERS: dict[type, Callable[..., Result]] = {
     Constant: _call_constant, FunctionValue: _call_function, MethodValue: _call_method, PartialValue: _call_partial, ObjectValue: _call_object,
 }
-
-__all__ = ["NONE", "CellValue", "SizeValue", "TensorValue", "UserRaise", "call"]
