@@ -19,7 +19,7 @@ test: $(VENV)/test.stamp              ## every test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 check: $(VENV)/test.stamp             ## under a minute: style, types, layout, smoke
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --output-format concise .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/layout tests/smoke
 
