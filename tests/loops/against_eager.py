@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch import fx
 
-from thruway.loops.evaluate import Argument, evaluate
+from thruway.loops.evaluate import Argument, Result, evaluate
 from thruway.loops.ir import Extern, Program
 from thruway.loops.lower import lower
+from thruway.loops.simplify import simplify
 from thruway.loops.verify import verify
 from thruway.shapes.meta import TensorMeta
 
@@ -112,12 +113,24 @@ def run_call(target, *args, **kwargs) -> tuple[Program, list, list]:
     verify(program)
     result = evaluate(program, [to_numpy(t) for t in tensors], TorchExterns())
     assert not result.failed
+    assert_same_simplified(program, tensors, result)
     eager = list(value) if isinstance(value, (tuple, list)) else [value]
     if str(target).split(".")[1].endswith("_") and not str(target).split(".")[1].startswith("__"):
         eager, ours = [copies[id(t)] for t in tensors], list(result.inputs)
     else:
         ours = list(result.outputs)
     return program, ours, eager
+
+
+def assert_same_simplified(program: Program, tensors: list[torch.Tensor], result: Result) -> None:
+    """Simplification changes no bit."""
+    simple = simplify(program)
+    verify(simple)
+    again = evaluate(simple, [to_numpy(t) for t in tensors], TorchExterns())
+    for a, b in zip((*result.outputs, *result.inputs), (*again.outputs, *again.inputs), strict=True):
+        np.testing.assert_array_equal(a, b)
+        if a.dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(a) & ~np.isnan(a), np.signbit(b) & ~np.isnan(b))
 
 
 def assert_close(ours, eager: torch.Tensor, exact: bool = False, scale: float = 1.0) -> None:

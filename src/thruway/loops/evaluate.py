@@ -79,13 +79,16 @@ def run(names: Sequence[str], buffers: Mapping[str, Buffer], steps: Iterable[Nod
 
 
 def bind(names: Sequence[str], buffers: Mapping[str, Buffer], inputs: Sequence[Array]) -> dict[str, int]:
-    """The value of each size symbol that is, alone, a size or stride-free dimension of an input."""
+    """The value of each size symbol, from the input dimensions that are a multiple of it plus a constant."""
     values: dict[str, int] = {}
     for name, array in zip(names, inputs, strict=True):
         for size, actual in zip(buffers[name].sizes, np.shape(array), strict=True):
-            symbol = sizes.as_symbol(size)
-            if symbol is not None:
-                values.setdefault(symbol.name, actual)
+            terms = dict(size.terms) if isinstance(size, Size) else {}
+            constant = terms.pop((), 0)
+            if len(terms) == 1:
+                (factors, coefficient), = terms.items()
+                if len(factors) == 1 and isinstance(factors[0], Symbol):
+                    values.setdefault(factors[0].name, (actual - constant) // coefficient)
     return values
 
 

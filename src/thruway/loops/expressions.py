@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from thruway.core.dtypes import COMPLEX, FLOATS
 from thruway.core.sizes import Size
-from thruway.loops.ir import Cast, CheckIndex, Condition, Expr, IndexValue, Literal, Load, Op, Reduce, Var, Within
+from thruway.loops.ir import BufferRef, Cast, CheckIndex, Condition, Expr, IndexValue, Literal, Load, Op, Reduce, Var, Within
 
 BOOLEAN_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "isnan", "isinf", "signbit"})
 
 
 def literal(value: bool | int | float, dtype: str) -> Literal:
-    return Literal(value, dtype)
+    """The number as a constant of `dtype`, held as Python's own kind for it."""
+    if dtype in FLOATS:
+        return Literal(float(value), dtype)
+    return Literal(bool(value) if dtype == "bool" else value if dtype in COMPLEX else int(value), dtype)
 
 
 def cast(x: Expr, dtype: str) -> Expr:
@@ -93,6 +97,17 @@ def loads(x: Expr, buffer: str | None = None) -> list[Load]:
 def rename_loads(x: Expr, old: str, new: str) -> Expr:
     """`x` reading buffer `new` instead of `old`."""
     return rewrite(x, lambda part: replace(part, buffer=new) if isinstance(part, Load) and part.buffer == old else part)
+
+
+def references(values: Iterable[object]) -> list[str]:
+    """The buffers that arguments of a library call name, tuples included."""
+    found: list[str] = []
+    for value in values:
+        if isinstance(value, BufferRef):
+            found.append(value.name)
+        elif isinstance(value, tuple):
+            found.extend(references(value))
+    return found
 
 
 def within(conditions: tuple[Condition, ...], then: Expr, other: Expr) -> Expr:

@@ -14,7 +14,7 @@ from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size, add, mul
 from thruway.core.target import Target
 from thruway.loops.builder import Builder, Tensor, Value, axes_of, axis_indices, load_broadcast
-from thruway.loops.expressions import loads
+from thruway.loops.expressions import loads, references
 from thruway.loops.ir import Buffer, BufferRef, Compute, Extern, Node, Origin, Program, Scan, SizeArg, Update
 from thruway.loops.lowerings import ROWS
 from thruway.shapes.meta import TensorMeta, contiguous_strides
@@ -204,15 +204,9 @@ def touched(node: Node) -> Iterable[str]:
             inside = [read.buffer for at in index if not isinstance(at, (int, Size)) for read in loads(at)]
             return [target, *inside, *[read.buffer for read in loads(value)]]
         case Extern(_, args, kwargs, outs):
-            return [*outs, *_references(args), *_references(tuple(value for _, value in kwargs))]
+            return [*outs, *references((*args, *[value for _, value in kwargs]))]
         case _:
             raise TypeError(f"not a node of a program: {node!r}")
-
-
-def _references(value) -> list[str]:
-    if isinstance(value, BufferRef):
-        return [value.name]
-    return [name for one in value for name in _references(one)] if type(value) is tuple else []
 
 
 _NAMES: dict[object, str] = {}

@@ -6,12 +6,12 @@ stay inside the buffer; reductions stand where the grammar allows them; in-place
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from thruway.core.dtypes import INTEGERS, ITEMSIZE
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import Size, SizeLike, Symbol, bounds, symbols
-from thruway.loops.expressions import BOOLEAN_OPS
+from thruway.loops.expressions import BOOLEAN_OPS, references
 from thruway.loops.ir import (
     OPS,
     REDUCTIONS,
@@ -19,7 +19,6 @@ from thruway.loops.ir import (
     UPDATE_MODES,
     Axis,
     Buffer,
-    BufferRef,
     Cast,
     CheckIndex,
     Compute,
@@ -180,23 +179,13 @@ def _update(target: str, axes: Sequence[Axis], index: Sequence[Index], value: Ex
 
 
 def _extern(node: Extern, scope: _Scope) -> None:
-    for name in _references((*node.args, *[value for _, value in node.kwargs])):
+    for name in references((*node.args, *[value for _, value in node.kwargs])):
         _need(name in scope.buffers and _is_defined(name, scope.buffers, scope.defined), f"{node.op} reads {name} before it is defined")
     for name in node.mutates:
         _need(name in scope.buffers and _is_defined(name, scope.buffers, scope.defined), f"{node.op} writes {name}, which does not exist yet")
     for name in node.outs:
         _need(name in scope.buffers and name not in scope.defined, f"{node.op}: {name} has no buffer or is defined twice")
         scope.defined.add(name)
-
-
-def _references(values: Iterable[object]) -> list[str]:
-    found = []
-    for value in values:
-        if isinstance(value, BufferRef):
-            found.append(value.name)
-        elif isinstance(value, tuple):
-            found.extend(_references(value))
-    return found
 
 
 class _Scope:

@@ -8,8 +8,8 @@ from thruway.core.dtypes import COMPLEX
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import SizeLike, add, floordiv, mod, mul
 from thruway.loops.builder import Builder, Tensor, axes_of, axis_indices, load, load_broadcast
-from thruway.loops.expressions import cast, within
-from thruway.loops.ir import Condition, Expr, Literal
+from thruway.loops.expressions import cast, literal, within
+from thruway.loops.ir import Condition, Expr
 from thruway.loops.lowerings.elementwise import common_type, number
 from thruway.loops.lowerings.views import _same_layout, alias, axis_ranges, wrap_dim
 
@@ -51,7 +51,7 @@ def cat(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     pieces = [x for x in tensors if not (x.rank == 1 and x.sizes[0] == 0 and len(b.out.sizes) > 1)]
     dim = wrap_dim(dim, len(b.out.sizes))
     if not pieces:
-        return b.compute(b.out, Literal(0, b.out.dtype))
+        return b.compute(b.out, literal(0, b.out.dtype))
     axes = axis_indices(len(b.out.sizes))
     starts: list[SizeLike] = [0]
     for x in pieces:

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from thruway.core.dtypes import COMPLEX, FLOATS, LOW_FLOATS, compute_dtype
+from thruway.core.dtypes import COMPLEX, FLOATS, compute_dtype
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size
 from thruway.loops.builder import Builder, Tensor, load_broadcast
-from thruway.loops.expressions import cast
-from thruway.loops.ir import Expr, IndexValue, Literal
+from thruway.loops.expressions import cast, literal
+from thruway.loops.ir import Expr, IndexValue
 from thruway.loops.promotion import result_type
 
 Operand = Tensor | bool | int | float | Size
@@ -33,8 +33,7 @@ def operand(x: Operand, rank: int, common: str, exact: bool) -> Expr:
 def number(x: bool | int | float, common: str, exact: bool = True) -> Expr:
     """The Python number as torch passes it to an operator of dtype `common`."""
     wide = compute_dtype(common)
-    value = float(x) if common in FLOATS else x != 0 if common == "bool" else int(x)
-    plain = Literal(value, wide)
+    plain = literal(x != 0 if common == "bool" else x, wide)
     return plain if exact or wide == common else cast(cast(plain, common), wide)
 
 
@@ -58,7 +57,3 @@ def float_type(b: Builder, operands: Sequence[Operand]) -> str:
     """The common dtype, the default float where that is an integer or bool."""
     common = common_type(b, operands)
     return common if common in FLOATS or common in COMPLEX else b.default_float
-
-
-def is_low(dtype: str) -> bool:
-    return dtype in LOW_FLOATS

@@ -8,7 +8,7 @@ from thruway.core.dtypes import FLOATS, compute_dtype
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size, SizeLike, add, mul
 from thruway.loops.builder import Builder, Tensor, axis_index, axis_indices, load, load_broadcast
-from thruway.loops.expressions import cast, op, within
+from thruway.loops.expressions import cast, literal, op, within
 from thruway.loops.ir import Condition, Expr, IndexValue, Literal
 from thruway.loops.lowerings.elementwise import number
 from thruway.loops.lowerings.views import wrap_dim
@@ -62,7 +62,7 @@ def triangle(keep_lower: bool) -> Callable[..., Tensor]:
     def row(b: Builder, self: Tensor, diagonal: int = 0) -> Tensor:
         axes = axis_indices(self.rank)
         kept = load(self, axes)
-        return b.compute(b.out, _triangle(axes[-2], axes[-1], diagonal, kept, Literal(0, self.dtype), keep_lower))
+        return b.compute(b.out, _triangle(axes[-2], axes[-1], diagonal, kept, literal(0, self.dtype), keep_lower))
     return row
 
 

@@ -9,14 +9,14 @@ from functools import partial
 from thruway.core.dtypes import FLOATS, INTEGERS
 from thruway.core.sizes import Size
 from thruway.loops.builder import Builder, Tensor, load_broadcast
-from thruway.loops.expressions import cast, op, where
+from thruway.loops.expressions import cast, literal, op, where
 from thruway.loops.ir import CheckIndex, Expr, Literal
 from thruway.loops.lowerings.elementwise import Operand, common_type, elementwise, float_type, operand
 
 
 def like(value: float, x: Expr) -> Literal:
     """The number `value` in the dtype of `x`."""
-    return Literal(float(value) if x.dtype in FLOATS else int(value), x.dtype)
+    return literal(value, x.dtype)
 
 
 def unary_float(name: str) -> Callable[..., Tensor]:
