@@ -7,7 +7,7 @@ import subprocess
 
 from layout import tree
 
-PLACES = re.compile(r"(?<![\w.])/(?:root|home|Users|work|opt)/\w|(?:pypi|npmjs|debian)\.org|files\.pythonhosted|--(?:extra-)?index-url")
+PLACES = re.compile(r"(?<![\w.])/(?:root|home|Users|work)/\w|(?:pypi|npmjs|debian)\.org|files\.pythonhosted|--(?:extra-)?index-url")
 LATER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 
 
