@@ -1,0 +1,250 @@
+"""Prints loop expressions as C statements: one constant per distinct computation, in the outermost loop where it can stand.
+
+What stands under a `Within` is evaluated only where its condition holds; a condition that the surrounding block has decided
+picks its branch in the text. Loads of a buffer that the kernel also writes stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from thruway.codegen.ctypes_c import FROM_MEMORY, convert, literal, register_type, size_text
+from thruway.codegen.operators import BLOCKWISE, FAULTS, is_float, operator
+from thruway.codegen.scope import Scope
+from thruway.core import sizes
+from thruway.core.errors import CompilerBug
+from thruway.core.sizes import Ranges, SizeLike, Symbol
+from thruway.loops.ir import Cast, CheckIndex, Condition, Expr, IndexValue, Literal, Load, Op, Var, Within
+from thruway.schedule.rewrite import children, is_size, own_sizes
+
+
+class Emitter:
+    """`pointers` names each buffer's C pointer, `levels` says at which loop depth each axis symbol runs, `texts` what it is called."""
+
+    def __init__(self, pointers: Mapping[str, str], ranges: Ranges, pinned: frozenset[str], float_rows: frozenset[str] = frozenset()):
+        self.pointers, self.ranges, self.pinned, self.float_rows = pointers, dict(ranges), pinned, float_rows
+        self.stack: list[Scope] = [Scope(0)]
+        self.levels: dict[Symbol, int] = {}
+        self.texts: dict[Symbol, str] = {}
+        self.lane_rows: dict[str, int] = {}     # scratch with one row of so many lanes per inner point
+        self.lets: dict[str, Expr] = {}
+        self.vars: dict[str, tuple[str, int]] = {}
+        self.counter = 0
+        self.exact = False          # sin and cos by the C library, for a block that the fast ones cannot do
+        self.uses_big = False
+        self.uses_bad = False
+        self._level_cache: dict[int, int] = {}
+        self._fixed_cache: dict[int, bool] = {}
+        self._alive: list[Expr] = []
+
+    # scopes
+
+    @property
+    def scope(self) -> Scope:
+        return self.stack[-1]
+
+    def push(self, guard: bool = False, deeper: bool = False) -> Scope:
+        self.stack.append(Scope(self.scope.level + deeper, guard))
+        return self.scope
+
+    def pop(self) -> Scope:
+        return self.stack.pop()
+
+    def set_axis(self, symbol: Symbol, text: str, level: int) -> None:
+        self.texts[symbol] = text
+        self.levels[symbol] = level
+        self._level_cache.clear()
+
+    def known(self, condition: Condition) -> bool | None:
+        for scope in reversed(self.stack):
+            if condition in scope.known:
+                return scope.known[condition]
+        return None
+
+    # values
+
+    def size(self, size: SizeLike) -> str:
+        return size_text(size, self.texts, self.ranges)
+
+    def emit(self, expr: Expr, lazy: bool = False) -> str:
+        """The name or constant that holds `expr`; statements that compute it go into the scopes."""
+        while isinstance(expr, Var) and expr.name in self.lets:
+            expr = self.lets[expr.name]
+        if isinstance(expr, Var):
+            return self.vars[expr.name][0]
+        if isinstance(expr, Literal):
+            return literal(expr.value, expr.dtype)
+        for scope in reversed(self.stack):
+            if id(expr) in scope.values:
+                return scope.values[id(expr)]
+        if isinstance(expr, Within):
+            return self._within(expr, lazy)
+        text, fixed = self._text(expr, lazy)
+        return self._hold(expr, text, lazy and fixed, self.level(expr))
+
+    def _hold(self, expr: Expr, text: str, lazy: bool, level: int) -> str:
+        """A constant for `text` in the outermost scope that knows what it depends on."""
+        scope = self._home(level, lazy)
+        name = self._seen(text, scope)
+        if name is None:
+            if text.replace("_", "").replace(".", "").isalnum():
+                name = text
+            else:
+                name = f"t{self.counter}"
+                self.counter += 1
+                scope.lines.append(f"const {register_type(expr.dtype)} {name} = {_bare(text)};")
+                scope.values[text] = name
+        scope.values[id(expr)] = name
+        self._alive.append(expr)
+        return name
+
+    def _seen(self, text: str, home: Scope) -> str | None:
+        for scope in self.stack[: self.stack.index(home) + 1]:
+            if text in scope.values:
+                return scope.values[text]
+        return None
+
+    def _home(self, level: int, lazy: bool) -> Scope:
+        for position, scope in enumerate(self.stack):
+            if scope.level >= level and not (lazy and any(s.guard for s in self.stack[position + 1:])):
+                return scope
+        return self.scope
+
+    def level(self, expr: Expr) -> int:
+        """The loop depth at which everything in `expr` is known."""
+        key = id(expr)
+        if key not in self._level_cache:
+            self._alive.append(expr)
+            self._level_cache[key] = self._find_level(expr)
+        return self._level_cache[key]
+
+    def _find_level(self, expr: Expr) -> int:
+        match expr:
+            case Var(name):
+                return self.level(self.lets[name]) if name in self.lets else self.vars[name][1]
+            case Load(buffer, _, _) if buffer in self.pinned:
+                return self.scope.level
+        found = [self.level(x) for x in children(expr)]
+        found += [self.levels.get(s, 0) for size in own_sizes(expr) for s in sizes.symbols(size)]
+        return max(found, default=0)
+
+    def _text(self, expr: Expr, lazy: bool) -> tuple[str, bool]:
+        """C text of one expression over held arguments, and whether it must not run where its guard does not hold."""
+        match expr:
+            case Load(buffer, index, dtype):
+                return self.load(buffer, index, dtype, lazy), True
+            case IndexValue(size, dtype):
+                return convert(f"({self.size(size)})", "int64", dtype), False
+            case Cast(x, dtype):
+                return convert(self.emit(x, lazy), x.dtype, dtype), self._fixed(x)
+            case CheckIndex(x, _, _, _):
+                return self._check(expr, self.emit(x, lazy), lazy), True
+            case Op(name, args, dtype):
+                texts = [self.emit(a, lazy) for a in args]
+                return self._operator(expr, texts, lazy), name in FAULTS and not is_float(dtype) or any(self._fixed(a) for a in args)
+            case _:
+                raise CompilerBug("codegen", f"cannot print {type(expr).__name__} inside a kernel")
+
+    def _fixed(self, expr: Expr) -> bool:
+        """Whether the value rests on a load or check that only its guard makes legal."""
+        key = id(expr)
+        if key not in self._fixed_cache:
+            self._alive.append(expr)
+            self._fixed_cache[key] = self._find_fixed(expr)
+        return self._fixed_cache[key]
+
+    def _find_fixed(self, expr: Expr) -> bool:
+        match expr:
+            case Load() | CheckIndex() | Within():
+                return True
+            case Var(name):
+                return name in self.lets and self._fixed(self.lets[name])
+            case Op(name, _, dtype) if name in FAULTS and not is_float(dtype):
+                return True
+            case _:
+                return any(self._fixed(x) for x in children(expr))
+
+    def _operator(self, op: Op, texts: list[str], lazy: bool) -> str:
+        if op.name in FAULTS and not is_float(op.dtype):
+            self.uses_bad = True
+            self._home(self.level(op), lazy).lines.append(f"bad |= ({texts[1]} == 0);")
+        if op.name in BLOCKWISE and op.dtype != "float64":
+            if self.exact or self._home(self.level(op), lazy) is not self.scope:
+                return f"tw_{op.name}_exact({texts[0]})"
+            self.uses_big = True
+            flag = f"big |= TW_BIG({texts[0]});"
+            if flag not in self.scope.lines:
+                self.scope.lines.append(flag)
+        return operator(op, texts)
+
+    def _check(self, expr: CheckIndex, text: str, lazy: bool) -> str:
+        self.uses_bad = True
+        size = self.size(expr.size)
+        wrapped = f"({text} < 0 ? {text} + ({size}) : {text})" if expr.wrap else text
+        name = f"t{self.counter}"
+        self.counter += 1
+        home = self._home(self.level(expr), lazy)
+        home.lines.append(f"const long long {name} = {_bare(wrapped)};")
+        home.lines.append(f"bad |= ((unsigned long long){name} >= (unsigned long long)({size}));")
+        return f"((unsigned long long){name} >= (unsigned long long)({size}) ? 0 : {name})"
+
+    def _within(self, expr: Within, lazy: bool) -> str:
+        truths = [self.known(c) for c in expr.conditions]
+        if all(t is True for t in truths):
+            return self.emit(expr.then, True)
+        if any(t is False for t in truths):
+            return self.emit(expr.other, True)
+        open_ = [self.condition(c) for c, t in zip(expr.conditions, truths, strict=True) if t is None]
+        name = f"t{self.counter}"
+        self.counter += 1
+        lines = [f"{register_type(expr.dtype)} {name};"]
+        for head, branch in ((f"if ({' & '.join(open_)})", expr.then), ("else", expr.other)):
+            scope = self.push(guard=True)
+            text = self.emit(branch, True)
+            self.pop()
+            lines.append(f"{head} {{ {' '.join([*scope.lines, f'{name} = {text};'])} }}")
+        self.scope.lines.extend(lines)
+        self.scope.values[id(expr)] = name
+        self._alive.append(expr)
+        return name
+
+    def condition(self, condition: Condition) -> str:
+        left, right = condition.left, condition.right
+        low = sizes.bounds(left, self.ranges)[0]
+        high = sizes.bounds(sizes.add(left, sizes.mul(right, -1)), self.ranges)[1]
+        parts = []
+        if low is None or low < 0:
+            parts.append(f"({self.size(left)} >= 0)")
+        if high is None or high >= 0:
+            parts.append(f"({self.size(left)} < {self.size(right)})")
+        return " & ".join(parts) or "1"
+
+    # memory
+
+    def offset(self, index: tuple, lazy: bool = False) -> str:
+        """The element offset that is the sum of `index`."""
+        return " + ".join(self.size(i) if is_size(i) else self.emit(i, lazy) for i in index) or "0"
+
+    def element(self, buffer: str, index: tuple, lazy: bool = False) -> str:
+        offset = self.offset(index, lazy)
+        if buffer in self.lane_rows:
+            offset = f"({offset})*{self.lane_rows[buffer]} + j"
+        return f"{self.pointers[buffer]}[{offset}]"
+
+    def load(self, buffer: str, index: tuple, dtype: str, lazy: bool) -> str:
+        element = self.element(buffer, index, lazy)
+        if buffer in self.float_rows:
+            return element
+        return f"{FROM_MEMORY[dtype]}({element})" if dtype in FROM_MEMORY else element
+
+
+def _bare(text: str) -> str:
+    """`text` without parentheses around the whole of it."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for position, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and position < len(text) - 1:
+            return text
+    return text[1:-1]

@@ -1,0 +1,210 @@
+"""Substitutes pointwise definitions into their readers: views, casts, constants and cheap arithmetic never reach memory.
+
+Takes and gives a list of nodes with the same meaning. A definition is not carried across an in-place write of what it reads,
+and an expensive one is not computed more often than once per element of its own space.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from thruway.core import sizes
+from thruway.core.sizes import Symbol, as_symbol
+from thruway.loops.ir import Axis, Buffer, Cast, Compute, Expr, Extern, IndexValue, Literal, Load, Node, Scan, Update, Within
+from thruway.schedule.depend import changed_buffers, read_buffers, root, values_of
+from thruway.schedule.rewrite import cost, is_size, loads, rewrite, strip_reduce, walk, weigh
+
+CHEAP = 4          # additions: computing this again costs less than a round trip through memory
+MOVEMENT = 12      # the same for expressions that only move or convert
+EXPENSIVE = 9      # from here on, broadcasting the expression costs more than storing it
+LARGEST = 400      # an expression above this size is not grown any further
+
+
+@dataclass(slots=True)
+class Definition:
+    """A pointwise Compute that may be substituted. `at` maps each storage it reads to the earliest program position of that read."""
+
+    node: Compute
+    at: dict[str, int]
+    cost: int
+    numel: int
+    reads: int
+    moves: bool
+
+
+def inline(nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str]) -> list[Node]:
+    """The nodes with cheap pointwise definitions substituted into their readers; definitions nobody reads any more are gone."""
+    return drop_dead(_Inliner(nodes, buffers, outputs).run(), buffers, outputs)
+
+
+class _Inliner:
+    def __init__(self, nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str]):
+        self.nodes, self.buffers = nodes, buffers
+        self.readers: Counter[str] = Counter()
+        self.kept = {root(name, buffers) for name in outputs}
+        for node in nodes:
+            self.readers.update(read_buffers(node))
+            if isinstance(node, Extern):
+                self.kept |= {root(b, buffers) for b in read_buffers(node)}
+        self.kept |= {root(b.name, buffers) for b in buffers.values() if b.alias is not None}
+        self.kept |= {root(b, buffers) for node in nodes for b in changed_buffers(node)}
+        self.definitions: dict[str, Definition] = {}
+        self.last_write: dict[str, int] = {}
+
+    def run(self) -> list[Node]:
+        result = []
+        for position, node in enumerate(self.nodes):
+            if not isinstance(node, Extern):
+                node = self.expand(node, position)
+            result.append(node)
+            for name in changed_buffers(node):
+                self.last_write[root(name, self.buffers)] = position
+            if isinstance(node, Compute) and strip_reduce(node.value)[0] is None:
+                self.define(node, position)
+        return result
+
+    def define(self, node: Compute, position: int) -> None:
+        at: dict[str, int] = {}
+        found = loads(node.value)
+        for load in found:
+            name = root(load.buffer, self.buffers)
+            at[name] = min(at.get(name, position), self.inherited.get(name, position))
+        numel = weigh(sizes.product(a.extent for a in node.axes))
+        moves = all(isinstance(x, (Load, Cast, Within, Literal, IndexValue)) for x in walk(node.value))
+        full = sum(weigh(sizes.product(self.buffers[x.buffer].sizes)) * 2 > numel for x in found)
+        self.definitions[node.out] = Definition(node, at, cost(node.value), numel, full, moves)
+
+    def expand(self, node: Node, position: int) -> Node:
+        """`node` with every definition that may be substituted in it."""
+        self.inherited: dict[str, int] = {}
+        wanted = self.chosen(node, position)
+        if not wanted:
+            return node
+        for name in wanted:
+            for storage, at in self.definitions[name].at.items():
+                self.inherited[storage] = min(at, self.inherited.get(storage, position))
+        expanded = _substituted(node, {name: self.definitions[name].node for name in wanted})
+        return expanded if self._safe_in_place(expanded) else node
+
+    def chosen(self, node: Node, position: int) -> set[str]:
+        by_buffer: dict[str, list[Load]] = {}
+        for load in loads(*values_of(node)):
+            by_buffer.setdefault(load.buffer, []).append(load)
+        space = weigh(sizes.product(a.extent for a in space_of(node)))
+        size = cost(*values_of(node))
+        wanted = set()
+        for name, found in by_buffer.items():
+            definition = self.definitions.get(name)
+            if definition is None or not self._may(definition, found, position):
+                continue
+            if self._pays(definition, name, len(set(found)), space) and size + definition.cost * len(found) <= LARGEST:
+                wanted.add(name)
+                size += definition.cost * len(found)
+        return wanted
+
+    def _may(self, definition: Definition, found: list[Load], position: int) -> bool:
+        if any(self.last_write.get(storage, -1) >= at for storage, at in definition.at.items()):
+            return False
+        return all(_fits(definition.node, load) for load in found)
+
+    def _pays(self, definition: Definition, name: str, places: int, space: int) -> bool:
+        times = places * max(1.0, space / max(1, definition.numel))
+        if definition.reads == 0 and definition.cost <= MOVEMENT or definition.moves and definition.cost <= MOVEMENT:
+            return True
+        if name in self.kept:
+            return False
+        if self.readers[name] == 1:
+            return times < 2 or definition.cost < EXPENSIVE
+        return definition.cost <= CHEAP and definition.reads <= 1
+
+    def _safe_in_place(self, node: Node) -> bool:
+        """Whether an Update reads its own target, after substitution, at the very element that it writes and nowhere else."""
+        if not isinstance(node, Update):
+            return True
+        target = root(node.target, self.buffers)
+        mine = [x for x in loads(*values_of(node)) if root(x.buffer, self.buffers) == target]
+        return all(x.buffer == node.target and x.index == node.index for x in mine)
+
+
+def space_of(node: Node) -> tuple[Axis, ...]:
+    """The whole iteration space of a node: its output's axes, then those it reduces over."""
+    if isinstance(node, Extern):
+        return ()
+    if isinstance(node, Compute):
+        reduce, _ = strip_reduce(node.value)
+        return node.axes + (reduce.axes if reduce else ())
+    return node.axes
+
+
+def _fits(definition: Compute, load: Load) -> bool:
+    """Whether the load's index can be written into the definition: computed coordinates may only go where a bare axis stood in an index."""
+    gathered = {Symbol(a.name) for a, i in zip(definition.axes, load.index, strict=True) if not is_size(i)}
+    if not gathered:
+        return True
+    for expr in walk(definition.value):
+        match expr:
+            case Load(_, index, _):
+                if any(is_size(i) and as_symbol(i) is None and gathered & sizes.symbols(i) for i in index):
+                    return False
+            case IndexValue(size, _) if gathered & sizes.symbols(size):
+                return False
+            case Within(conditions, _, _, _) if any(gathered & (sizes.symbols(c.left) | sizes.symbols(c.right)) for c in conditions):
+                return False
+    return True
+
+
+def _substituted(node: Node, definitions: Mapping[str, Compute]) -> Node:
+    ranges = {Symbol(a.name): (0, a.extent - 1 if type(a.extent) is int else None) for a in space_of(node)}
+    done: dict[tuple, Expr] = {}
+
+    def on_load(load: Load) -> Expr:
+        definition = definitions.get(load.buffer)
+        if definition is None:
+            return load
+        key = (load.buffer, tuple(i if is_size(i) else id(i) for i in load.index))
+        if key not in done:
+            done[key] = _at(definition, load, ranges)
+        return done[key]
+
+    seen: dict[int, Expr] = {}
+
+    def again(value: Expr) -> Expr:
+        return rewrite(value, lambda size: size, on_load, seen)
+
+    match node:
+        case Compute(value=value) | Scan(value=value):
+            return replace(node, value=again(value))
+        case Update(index=index, value=value):
+            return replace(node, value=again(value), index=tuple(i if is_size(i) else again(i) for i in index))
+        case _:
+            raise TypeError(f"nothing to substitute into: {node!r}")
+
+
+def _at(definition: Compute, load: Load, ranges: sizes.Ranges) -> Expr:
+    """The definition's value at the coordinates of `load`."""
+    plain = {Symbol(a.name): i for a, i in zip(definition.axes, load.index, strict=True) if is_size(i)}
+    gathered = {Symbol(a.name): i for a, i in zip(definition.axes, load.index, strict=True) if not is_size(i)}
+
+    def on_size(size):
+        return sizes.substitute(size, plain, ranges)
+
+    def on_load(inner: Load) -> Expr:
+        return Load(inner.buffer, tuple(gathered.get(as_symbol(i), i) if is_size(i) else i for i in inner.index), inner.dtype)
+
+    return rewrite(definition.value, on_size, on_load if gathered else None)
+
+
+def drop_dead(nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str]) -> list[Node]:
+    """Without nodes whose results nobody reads. In-place writes stay, and so do library calls that write in place."""
+    live = {root(name, buffers) for name in outputs}
+    result: list[Node] = []
+    for node in reversed(nodes):
+        writes = node.outs if isinstance(node, Extern) else () if isinstance(node, Update) else (node.out,)
+        changes = {root(c, buffers) for c in changed_buffers(node)}
+        outside = any(buffers[c].kind != "temp" for c in changes)
+        if outside or changes & live or any(root(w, buffers) in live for w in writes):
+            result.append(node)
+            live |= {root(b, buffers) for b in read_buffers(node)}
+    return result[::-1]
