@@ -346,5 +346,5 @@ _COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maxi
 
 
 def _widen(x: Array, count: int) -> Array:
-    return np.asarray(x).reshape(*np.shape(x), *([1] * count))
+    return np.asarray(x).reshape((*np.shape(x), *([1] * count)))
 
