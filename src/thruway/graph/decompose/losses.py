@@ -100,7 +100,7 @@ def cross_entropy(emit: Emitter, node: Node, a: SimpleNamespace, _context: Conte
 def _folded(emit: Emitter, node: Node, a: SimpleNamespace, context: Context) -> Node:
     """[n, c, …] and [n, …] as [n * …, c] and [n * …]."""
     n, c, *space = meta(a.self).sizes
-    a.self = emit.view(emit(aten.movedim.int, a.self, 1, -1), (product([n, *space]), c))
+    a.self = emit.view(emit(aten.permute.default, a.self, [0, *range(2, len(space) + 2), 1]), (product([n, *space]), c))
     a.target = emit.view(a.target, (product([n, *space]),))
     out = nll_loss(emit, node, a, context)
     return emit.view(out, (n, *space)) if a.reduction == NONE else out

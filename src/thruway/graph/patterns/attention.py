@@ -9,7 +9,8 @@ a row cannot be excluded.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace as with_changes
+from dataclasses import dataclass
+from dataclasses import replace as with_changes
 from typing import Any
 
 import torch
@@ -220,9 +221,9 @@ def _is_causal(mask: Node, queries: SizeLike, keys: SizeLike) -> bool:
     if is_op(mask, aten.tril.default) and bind(mask).diagonal == 0 and (value.sizes, value.dtype) == ((queries, keys), "bool"):
         return is_op(mask.args[0], aten.ones.default) or _constant(mask.args[0]) == 1
     known = _worked_out(mask)
-    if known is None or known.dtype != torch.bool or known.numel() != numel(value) or (*known.shape[:-2], queries, keys) != (*(1,) * (known.dim() - 2), *known.shape[-2:]):
+    if known is None or known.dtype != torch.bool or known.dim() < 2 or known.numel() != known.shape[-2] * known.shape[-1]:
         return False
-    return bool(torch.equal(known, torch.ones_like(known).tril()))
+    return known.shape[-2:] == (queries, keys) and bool(torch.equal(known, torch.ones_like(known).tril()))
 
 
 def _rows_are_open(mask: Node) -> bool:

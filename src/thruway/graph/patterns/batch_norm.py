@@ -10,7 +10,18 @@ from torch.fx import Graph, Node
 from thruway.core.dtypes import is_float
 from thruway.graph.derived import find_derivable
 from thruway.graph.rewrite import (
-    Context, Emitter, Storages, aten, bind, bytes_of, copied, is_op, meta, output_values, replace, settled,
+    Context,
+    Emitter,
+    Storages,
+    aten,
+    bind,
+    bytes_of,
+    copied,
+    is_op,
+    meta,
+    output_values,
+    replace,
+    settled,
 )
 
 NORMS = frozenset({

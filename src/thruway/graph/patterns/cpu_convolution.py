@@ -15,7 +15,20 @@ from torch.fx import Graph, Node
 from thruway.core.target import Target
 from thruway.graph.derived import find_derivable
 from thruway.graph.rewrite import (
-    Context, Emitter, Storages, alias_arguments, aten, bind, bytes_of, copied, is_op, meta, output_values, replace, same_layout, settled,
+    Context,
+    Emitter,
+    Storages,
+    alias_arguments,
+    aten,
+    bind,
+    bytes_of,
+    copied,
+    is_op,
+    meta,
+    output_values,
+    replace,
+    same_layout,
+    settled,
 )
 from thruway.shapes.meta import TensorMeta
 

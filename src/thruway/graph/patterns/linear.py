@@ -15,7 +15,18 @@ from thruway.core.dtypes import ITEMSIZE, is_float
 from thruway.graph.derived import find_derivable
 from thruway.graph.patterns.cpu_linear import merging_pays, rows_of
 from thruway.graph.rewrite import (
-    Context, Emitter, Storages, aten, bind, bytes_of, copied, is_op, meta, output_values, replace, settled,
+    Context,
+    Emitter,
+    Storages,
+    aten,
+    bind,
+    bytes_of,
+    copied,
+    is_op,
+    meta,
+    output_values,
+    replace,
+    settled,
 )
 
 
