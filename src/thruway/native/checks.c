@@ -195,7 +195,10 @@ static inline int tensor_holds(const TensorSpec *spec, PyObject *value, int64_t 
     TensorHandle handle = tw_handle(value);
     if (tw_keys(tw_impl(handle)) != spec->keys || tw_dtype(handle) != spec->dtype || tw_device(handle) != spec->device)
         return 0;
-    if (tw_requires_grad(value) != spec->requires_grad || tw_geometry(handle, &ndim, &sizes, &strides) || ndim != spec->ndim)
+    int requires_grad = tw_requires_grad(value);
+    if (UNLIKELY(requires_grad < 0))
+        PyErr_Clear();
+    if (requires_grad != spec->requires_grad || tw_geometry(handle, &ndim, &sizes, &strides) || ndim != spec->ndim)
         return 0;
     if (spec->exact)
         return memcmp(sizes, spec->numbers, 8 * (size_t)ndim) == 0 && memcmp(strides, spec->numbers + ndim, 8 * (size_t)ndim) == 0;

@@ -501,6 +501,14 @@ static PyObject *compiled_repr(PyObject *self)
     return PyUnicode_FromFormat("<compiled %U>", ((Compiled *)self)->function->func_qualname);
 }
 
+/* Copied as itself and pickled by name, as a function is. */
+static PyObject *compiled_reduce(PyObject *self, PyObject *unused) { return Py_NewRef(((Compiled *)self)->function->func_qualname); }
+
+static PyMethodDef compiled_methods[] = {
+    {"__reduce__", compiled_reduce, METH_NOARGS, "The name under which it is found again."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyObject *get_entries(PyObject *self, void *unused) { return Py_NewRef(((Compiled *)self)->entries); }
 
 static int set_entries(PyObject *object, PyObject *entries, void *unused)
@@ -545,6 +553,7 @@ static PyTypeObject compiled_type = {
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(Compiled, vectorcall),
     .tp_descr_get = compiled_get,
+    .tp_methods = compiled_methods,
     .tp_members = compiled_members,
     .tp_getset = compiled_getset,
     .tp_dictoffset = offsetof(Compiled, dict),

@@ -336,6 +336,9 @@ class Compiled:
     def __repr__(self) -> str:
         return f"<compiled {self.__wrapped__.__qualname__}>"
 
+    def __reduce__(self) -> str:
+        return self.__wrapped__.__qualname__
+
     def __call__(self, /, *args, **kwargs):
         function = self.__wrapped__
         if self.eager:
