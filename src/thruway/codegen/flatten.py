@@ -89,7 +89,7 @@ def _offset(name: str, index: Sequence[Index], buffers: Mapping[str, Buffer]) ->
         elif stride == 1:
             computed.append(one)
         elif stride != 0:
-            computed.append(Op("mul", (one, IndexValue(stride, "int64")), "int64"))
+            computed.append(Op("mul", (one, Literal(stride, "int64") if type(stride) is int else IndexValue(stride, "int64")), "int64"))
     base = buffer
     while base.alias is not None:
         base = buffers[base.alias]

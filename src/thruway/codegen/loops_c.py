@@ -13,7 +13,7 @@ from thruway.codegen.expressions import Emitter
 from thruway.codegen.flatten import coefficient
 from thruway.codegen.scope import block
 from thruway.core import sizes
-from thruway.core.sizes import Symbol
+from thruway.core.sizes import SizeLike, Symbol
 from thruway.loops.ir import Axis, Condition, Expr, Var, Within
 from thruway.schedule.rewrite import children
 
@@ -42,16 +42,28 @@ def emit_range(e: Emitter, axis: Axis, lo: str, hi: str, body: Body, leaf: Calla
     if symbol not in sizes.symbols(condition.left):
         _branch(e, axis, lo, hi, body, leaf, condition, depth)
         return
-    name = f"c{e.counter}"
-    e.counter += 1
-    first, second = _true_range(e, condition, symbol)
-    e.scope.lines.append(f"const long {name}a = tw_minl(tw_maxl({first}, {lo}), {hi}), {name}b = tw_minl(tw_maxl({second}, {name}a), {hi});")
-    for start, end, truth in ((lo, f"{name}a", False), (f"{name}a", f"{name}b", True), (f"{name}b", hi, False)):
+    first, second = (_clamped(e, x, lo, hi) for x in _true_range(condition, symbol))
+    for start, end, truth in ((lo, first, False), (first, second, True), (second, hi, False)):
+        if start == end or start.isdigit() and end.isdigit() and int(start) >= int(end):
+            continue
         scope = e.push(guard=True)
         scope.known[condition] = truth
         emit_range(e, axis, start, end, body, leaf, depth + 1)
         e.pop()
-        e.scope.lines.extend(block(f"if ({start} < {end})", scope))
+        certain = start.isdigit() and end.isdigit()
+        e.scope.lines.extend(block("" if certain else f"if ({start} < {end})", scope))
+
+
+def _clamped(e: Emitter, size: SizeLike, lo: str, hi: str) -> str:
+    """`size` brought into [lo, hi]: a number where all three are, else a constant of the current scope."""
+    if type(size) is int and lo.isdigit() and hi.isdigit():
+        return str(min(max(size, int(lo)), int(hi)))
+    if type(size) is int and size <= 0 and lo == "0":
+        return lo
+    name = f"c{e.counter}"
+    e.counter += 1
+    e.scope.lines.append(f"const long {name} = tw_minl(tw_maxl({e.size(size)}, {lo}), {hi});")
+    return name
 
 
 def _branch(e: Emitter, axis: Axis, lo: str, hi: str, body: Body, leaf: Callable[[str, str], None], condition: Condition, depth: int) -> None:
@@ -63,12 +75,12 @@ def _branch(e: Emitter, axis: Axis, lo: str, hi: str, body: Body, leaf: Callable
         e.scope.lines.extend(block(head, scope))
 
 
-def _true_range(e: Emitter, condition: Condition, symbol: Symbol) -> tuple[str, str]:
+def _true_range(condition: Condition, symbol: Symbol) -> tuple[SizeLike, SizeLike]:
     """The half-open range of the axis in which the condition holds; its coefficient is 1 or -1."""
     rest = sizes.substitute(condition.left, {symbol: 0})
     if coefficient(condition.left, symbol) == 1:
-        return e.size(sizes.mul(rest, -1)), e.size(sizes.add(condition.right, sizes.mul(rest, -1)))
-    return e.size(sizes.add(sizes.add(rest, 1), sizes.mul(condition.right, -1))), e.size(sizes.add(rest, 1))
+        return sizes.mul(rest, -1), sizes.add(condition.right, sizes.mul(rest, -1))
+    return sizes.add(sizes.add(rest, 1), sizes.mul(condition.right, -1)), sizes.add(rest, 1)
 
 
 def first_open(e: Emitter, roots: Sequence[Expr], symbol: Symbol) -> Condition | None:
