@@ -18,6 +18,7 @@ from thruway.capture.values.binary import binary, unary
 from thruway.capture.values.call import call, call_pure, run_inline
 from thruway.capture.values.compare import boolean, compare, contains, identical
 from thruway.capture.values.errors import raise_error
+from thruway.capture.values.length import length_of
 from thruway.capture.values.iterate import Exhausted, items_of, iterator_of, next_value
 from thruway.capture.values.mapping import complete
 from thruway.capture.values.order import sort_values
@@ -33,39 +34,7 @@ Result = Value | Inline
 
 
 def length(state: State, args: Args, kwargs: Kwargs) -> Result:
-    (value,) = args
-    match value:
-        case ListValue() | TupleValue() | SetValue():
-            return Constant(len(value.items))
-        case DictValue():
-            return _dict_length(state, value)
-        case ViewValue():
-            return _dict_length(state, value.mapping)
-        case TensorValue():
-            return _tensor_length(state, value)
-        case Constant():
-            return call_pure(state, len, args, {})
-        case ObjectValue():
-            found = state.type_lookup(value.cls, "__len__")
-            if found is not MISSING and value.storage is not None and not hasattr(found, "__code__"):
-                return length(state, [value.storage], {})
-            if found is not MISSING:
-                return call(state, bind(state, found, value, value.cls, "__len__"), [], {})
-    raise_error(state, TypeError, f"object of type '{python_type(value).__name__}' has no len()")
-
-
-def _dict_length(state: State, value: DictValue) -> Value:
-    if not value.complete and not value.items and not value.removed and value.source is not None:
-        state.guard("length", value.source, dict.__len__(value.real))
-        return Constant(dict.__len__(value.real))
-    complete(state, value)
-    return Constant(len(value.items))
-
-
-def _tensor_length(state: State, value: TensorValue) -> Value:
-    if value.trace.dim() == 0:
-        raise_error(state, TypeError, "len() of a 0-d tensor")
-    return call_torch(state, torch.Tensor.size, [value, Constant(0)], {})
+    return length_of(state, args[0])
 
 
 def total(state: State, args: Args, kwargs: Kwargs) -> Value:

@@ -3,7 +3,7 @@ Inline(frame), Return(value), Yield(value). Jumps set `frame.pc`."""
 
 from __future__ import annotations
 
-from thruway.capture.opcodes import build, calls, exceptions, functions, imports, jumps, operators, stack
+from thruway.capture.opcodes import build, calls, exceptions, functions, imports, jumps, matching, operators, stack
 
 HANDLERS = {**stack.HANDLERS, **jumps.HANDLERS, **operators.HANDLERS, **build.HANDLERS, **calls.HANDLERS, **functions.HANDLERS, **exceptions.HANDLERS,
-            **imports.HANDLERS}
+            **imports.HANDLERS, **matching.HANDLERS}

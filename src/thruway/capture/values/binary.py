@@ -18,6 +18,7 @@ from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python, specialize
 from thruway.capture.values.errors import raise_error, raise_real
 from thruway.capture.values.iterate import items_of
+from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, write_key
 from thruway.capture.values.mutate import extend_list, update_set
 from thruway.capture.values.sizes import size_operation
@@ -105,7 +106,7 @@ def _by_slots(state: State, name: str, symbol: str, left: Value, right: Value) -
     """The left operand's method, then the right's reflected one; a subclass on the right goes first."""
     tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
     left_type, right_type = python_type(left), python_type(right)
-    if right_type is not left_type and issubclass(right_type, left_type):
+    if right_type is not left_type and issubclass(right_type, left_type) and _lookup(right_type, f"__r{name}__") is not _lookup(left_type, f"__r{name}__"):
         tries.reverse()
     for owner, slot, other in tries:
         if not isinstance(owner, ObjectValue):
@@ -121,6 +122,10 @@ def _by_slots(state: State, name: str, symbol: str, left: Value, right: Value) -
             args = [owner.storage, _content(other)]
             return binary(state, symbol.rstrip("=") or symbol, *(args if slot == f"__{name}__" else args[::-1]))
     raise_error(state, TypeError, f"unsupported operand type(s) for {symbol}: '{left_type.__name__}' and '{right_type.__name__}'")
+
+
+def _lookup(cls: type, name: str) -> Any:
+    return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
 
 
 def _content(value: Value) -> Value:
@@ -165,8 +170,8 @@ def set_items(state: State, value: SetValue | ViewValue) -> dict[Any, Value]:
     if isinstance(value, SetValue):
         return value.items
     complete(state, value.mapping)
-    if value.kind != "keys":
-        raise unsupported(state, "TW104", "set operation", f"dict {value.kind}")
+    if value.kind == "items":
+        return {(key, key_of(state, pair[1])): TupleValue(pair) for key, pair in value.mapping.items.items()}
     return {key: pair[0] for key, pair in value.mapping.items.items()}
 
 

@@ -1,0 +1,51 @@
+"""`len()`: of a dict found outside only the length is guarded."""
+
+from __future__ import annotations
+
+import torch
+
+from thruway.capture.state import Inline, State
+from thruway.capture.tensors import call_torch
+from thruway.capture.values.attribute import bind
+from thruway.capture.values.base import Constant, DictValue, ListValue, ObjectValue, SetValue, TensorValue, TupleValue, Value, ViewValue
+from thruway.capture.values.call import call, call_pure
+from thruway.capture.values.errors import raise_error
+from thruway.capture.values.mapping import complete
+from thruway.capture.values.types_ import python_type
+from thruway.frame.guard import MISSING
+
+
+def length_of(state: State, value: Value) -> Value | Inline:
+    """`len(value)`."""
+    match value:
+        case ListValue() | TupleValue() | SetValue():
+            return Constant(len(value.items))
+        case DictValue():
+            return _dict_length(state, value)
+        case ViewValue():
+            return _dict_length(state, value.mapping)
+        case TensorValue():
+            return _tensor_length(state, value)
+        case Constant():
+            return call_pure(state, len, [value], {})
+        case ObjectValue():
+            found = state.type_lookup(value.cls, "__len__")
+            if found is not MISSING and value.storage is not None and not hasattr(found, "__code__"):
+                return length_of(state, value.storage)
+            if found is not MISSING:
+                return call(state, bind(state, found, value, value.cls, "__len__"), [], {})
+    raise_error(state, TypeError, f"object of type '{python_type(value).__name__}' has no len()")
+
+
+def _dict_length(state: State, value: DictValue) -> Value:
+    if not value.complete and not value.items and not value.removed and value.source is not None:
+        state.guard("length", value.source, dict.__len__(value.real))
+        return Constant(dict.__len__(value.real))
+    complete(state, value)
+    return Constant(len(value.items))
+
+
+def _tensor_length(state: State, value: TensorValue) -> Value:
+    if value.trace.dim() == 0:
+        raise_error(state, TypeError, "len() of a 0-d tensor")
+    return call_torch(state, torch.Tensor.size, [value, Constant(0)], {})
