@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thruway.core.journal import KINDS, Journal, Stopwatch
+from thruway.core.journal import KINDS, Journal
 from thruway.report.metrics import COUNTS, no_metrics, summarize
 
 
@@ -16,7 +16,7 @@ def test_counts_and_seconds():
     journal.add("graph", "f")
     journal.add("graph", "g")
     journal.add("eager", "h")
-    with Stopwatch(journal, "lower", "f"):
+    with journal.time("lower", "f"):
         pass
     got = summarize(journal)
     assert got["graphs"] == 2 and got["eager"] == 1 and got["bugs"] == 0

@@ -74,6 +74,10 @@ class Journal:
             for reader in takers:
                 reader.read(stage, function, made)
 
+    def time(self, stage: str, function: str) -> Stopwatch:
+        """`with journal.time("lower", name): …` adds a "stage" event with the seconds that the block took."""
+        return Stopwatch(self, stage, function)
+
     def count(self) -> Counter[str]:
         return Counter(event.kind for event in self.events)
 
@@ -85,7 +89,7 @@ class Journal:
 
 
 class Stopwatch:
-    """Times a stage into a journal: `with Stopwatch(journal, "lower", name): …`."""
+    """Times a stage into a journal; see `Journal.time`."""
 
     def __init__(self, journal: Journal, stage: str, function: str):
         self.journal, self.stage, self.function = journal, stage, function
