@@ -17,11 +17,12 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from thruway.core.errors import Unsupported, UserLine
-from thruway.core.sizes import SizeLike
+from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol, add, as_symbol, floordiv, maximum, minimum, mod, mul
 from thruway.graph.evaluate import constant_node
 from thruway.graph.functionalize import functionalize
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import METADATA_MUTATION, refuse
+from thruway.shapes.symbolic import Facts, bare, bare_meta, symint
 from thruway.shapes.trace_tensor import TraceMode, TraceTensor, from_meta, meta_of
 from thruway.shapes.traits import Traits
 
@@ -33,11 +34,18 @@ VIEWS_FOR = {
 }
 
 
+SIZE_ARITHMETIC = {operator.add: add, operator.mul: mul, operator.floordiv: floordiv, operator.mod: mod,
+                   torch.sym_max: maximum, torch.sym_min: minimum}
+
+
 class Recorder(TraceMode):
     """Writes every operator into `graph`. `lift` says whether a foreign tensor becomes a further placeholder (else a constant)."""
 
-    def __init__(self, graph: Graph, lift: bool = False):
+    def __init__(self, graph: Graph, lift: bool = False, facts: Facts | None = None):
         super().__init__()
+        self.facts = facts or Facts()
+        self._symbols: dict[Symbol, tuple[Node, int | None]] = {}
+        self._sizes: dict[Size, Node] = {}
         self.graph = graph
         self.lift = lift
         self.line: UserLine | None = None
@@ -49,14 +57,26 @@ class Recorder(TraceMode):
         """A placeholder and the TraceTensor that stands for it."""
         node = self.graph.placeholder(name)
         node.meta.update(value=meta, line=None, weight=weight)
-        return _bind(from_meta(meta), node)
+        for dim, size in enumerate(meta.sizes):
+            if (symbol := as_symbol(size)) is not None:
+                self._symbols.setdefault(symbol, (node, dim))
+        return _bind(from_meta(meta, facts=self.facts), node)
+
+    def place_size(self, size: SizeLike, name: str) -> object:
+        """A placeholder for an integer and what stands for it."""
+        node = self.graph.placeholder(name)
+        node.meta.update(value=size, line=None, weight=False)
+        if (symbol := as_symbol(size)) is not None:
+            self._symbols[symbol] = (node, None)
+            self._sizes[size] = node
+        return symint(size, self.facts)
 
     def record(self, op: OpOverload, traits: Traits, args: tuple, kwargs: dict, result: object) -> None:
         if traits.changes_metadata:
             return self._record_metadata_change(op, args, kwargs)
         if op is torch.ops.aten.batch_norm.default and args[5]:
             refuse("batch norm in training mode")
-        node = self.graph.call_function(op, _to_nodes(args), {k: _to_nodes(v) for k, v in kwargs.items() if v is not None})
+        node = self.graph.call_function(op, self.to_nodes(args), {k: self.to_nodes(v) for k, v in kwargs.items() if v is not None})
         self._finish(node, result, not traits.writes)
 
     def _finish(self, node: Node, result: object, binds: bool) -> None:
@@ -73,7 +93,7 @@ class Recorder(TraceMode):
 
     def _item(self, node: Node, index: int, one: TraceTensor) -> None:
         item = self.graph.call_function(operator.getitem, (node, index))
-        item.meta.update(line=self.line, value=one._meta)
+        item.meta.update(line=self.line, value=_values(one))
         _bind(one, item)
 
     def _record_metadata_change(self, op: OpOverload, args: tuple, kwargs: dict) -> None:
@@ -86,7 +106,64 @@ class Recorder(TraceMode):
             raise Unsupported(METADATA_MUTATION, f"{op._name} changes the sizes or storage of a tensor", "make a new tensor instead")
         packet, _, overload = VIEWS_FOR[op._name].partition(".")
         view = getattr(getattr(torch.ops.aten, packet), overload or "default")
-        self._finish(self.graph.call_function(view, _to_nodes(args), _to_nodes(kwargs)), target, True)
+        self._finish(self.graph.call_function(view, self.to_nodes(args), self.to_nodes(kwargs)), target, True)
+
+    def to_nodes(self, value: object) -> object:
+        """An operator's arguments as a graph holds them."""
+        if isinstance(value, TraceTensor):
+            return value._node
+        if isinstance(value, torch.SymInt):
+            return self.size_node(bare(value))
+        if isinstance(value, (list, tuple)):
+            return type(value)([self.to_nodes(v) for v in value])
+        if isinstance(value, dict):
+            return {k: self.to_nodes(v) for k, v in value.items()}
+        return value
+
+    def size_node(self, size: SizeLike) -> Node | int:
+        """A node whose value is `size`, computed from the sizes of placeholders."""
+        if type(size) is int:
+            return size
+        if size not in self._sizes:
+            self._sizes[size] = self._compute_size(size)
+        return self._sizes[size]
+
+    def _compute_size(self, size: Size) -> Node:
+        total: Node | int | None = None
+        for monomial, coefficient in size.terms.items():
+            factors = [self._atom_node(a) for a in monomial]
+            term = factors.pop(0) if factors else coefficient
+            for factor in factors:
+                term = self._arithmetic(operator.mul, term, factor)
+            if monomial and coefficient != 1:
+                term = self._arithmetic(operator.mul, term, coefficient)
+            total = term if total is None else self._arithmetic(operator.add, total, term)
+        return total
+
+    def _atom_node(self, atom: object) -> Node:
+        match atom:
+            case Symbol():
+                node, dim = self._symbols[atom]
+                return node if dim is None else self._size_call(torch.ops.aten.sym_size.int, (node, dim), node.meta["value"].sizes[dim])
+            case FloorDiv(left, right):
+                return self._arithmetic(operator.floordiv, self.size_node(left), self.size_node(right))
+            case Mod(left, right):
+                return self._arithmetic(operator.mod, self.size_node(left), self.size_node(right))
+            case Max(left, right):
+                return self._arithmetic(torch.sym_max, self.size_node(left), self.size_node(right))
+            case Min(left, right):
+                return self._arithmetic(torch.sym_min, self.size_node(left), self.size_node(right))
+            case _:
+                raise TypeError(f"not an atom of a size: {atom!r}")
+
+    def _arithmetic(self, function: Callable[..., object], left: Node | int, right: Node | int) -> Node:
+        a, b = (n.meta["value"] if isinstance(n, Node) else n for n in (left, right))
+        return self._size_call(function, (left, right), SIZE_ARITHMETIC[function](a, b))
+
+    def _size_call(self, function: Callable[..., object], args: tuple, size: SizeLike) -> Node:
+        node = self.graph.call_function(function, args)
+        node.meta.update(value=size, line=self.line)
+        return node
 
     def adopt(self, t: torch.Tensor) -> TraceTensor:
         """A foreign tensor: a literal becomes a constant; under `lift` another placeholder, one per tensor object."""
@@ -128,15 +205,18 @@ class Recorder(TraceMode):
         return node
 
 
-def retrace(graph_module: GraphModule, metas: Sequence[TensorMeta | SizeLike], weights: Sequence[bool]) -> Graph:
-    """The ATen graph of `graph_module` for inputs of these metadata, without gradients. One placeholder per meta, in order."""
+def retrace(graph_module: GraphModule, metas: Sequence[TensorMeta | SizeLike], weights: Sequence[bool], facts: Facts | None = None) -> Graph:
+    """The ATen graph of `graph_module` for inputs of these metadata, without gradients. One placeholder per meta, in order.
+
+    What is assumed of symbolic sizes is recorded in `facts`, whose hints answer comparisons.
+    """
     graph = Graph()
-    recorder = Recorder(graph)
+    recorder = Recorder(graph, facts=facts)
     names = [n.target for n in graph_module.graph.nodes if n.op == "placeholder"]
     inputs = [_input(recorder, meta, name, weight) for meta, name, weight in zip(metas, names, weights)]
     with _below_autograd(recorder):
         outputs = run_captured(graph_module, inputs, recorder)
-    return _close(graph, outputs)
+    return _close(recorder, outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +229,15 @@ class Retraced:
     structure: object
 
 
-def retrace_callable(fn: Callable[..., object], metas: Sequence[object]) -> Retraced:
+def retrace_callable(fn: Callable[..., object], metas: Sequence[object], facts: Facts | None = None) -> Retraced:
     """`fn` run over TraceTensors of `metas` (other values pass as they are)."""
     graph = Graph()
-    recorder = Recorder(graph, lift=True)
+    recorder = Recorder(graph, lift=True, facts=facts)
     inputs = [_input(recorder, m, f"arg_{i}", False) if isinstance(m, TensorMeta) else m for i, m in enumerate(metas)]
     outputs: list[object] = []
     with _below_autograd(recorder):
         structure = _flatten(fn(*inputs), outputs)
-    return Retraced(_close(graph, tuple(outputs)), tuple(recorder.lifted), structure)
+    return Retraced(_close(recorder, outputs), tuple(recorder.lifted), structure)
 
 
 def _flatten(value: object, outputs: list[object]) -> object:
@@ -175,9 +255,7 @@ def _input(recorder: Recorder, meta: TensorMeta | SizeLike, name: str, weight: b
     if isinstance(meta, TensorMeta):
         plain = TensorMeta(meta.sizes, meta.strides, meta.dtype, meta.device, False, meta.offset)
         return recorder.place(plain, name, weight)
-    node = recorder.graph.placeholder(name)
-    node.meta.update(value=meta, line=None, weight=False)
-    return meta
+    return recorder.place_size(meta, name)
 
 
 def _below_autograd(recorder: Recorder) -> ExitStack:
@@ -219,9 +297,9 @@ def _attribute(module: object, path: str) -> object:
     return module
 
 
-def _close(graph: Graph, outputs: Sequence[object]) -> Graph:
-    graph.output(tuple(_to_nodes(o) for o in outputs))
-    return functionalize(graph)
+def _close(recorder: Recorder, outputs: Sequence[object]) -> Graph:
+    recorder.graph.output(tuple(recorder.to_nodes(o) for o in outputs))
+    return functionalize(recorder.graph)
 
 
 def _bind(t: TraceTensor, node: Node) -> TraceTensor:
@@ -229,19 +307,9 @@ def _bind(t: TraceTensor, node: Node) -> TraceTensor:
     return t
 
 
-def _to_nodes(value: object) -> object:
-    if isinstance(value, TraceTensor):
-        return value._node
-    if isinstance(value, (list, tuple)):
-        return [_to_nodes(v) for v in value] if isinstance(value, list) else tuple(_to_nodes(v) for v in value)
-    if isinstance(value, dict):
-        return {k: _to_nodes(v) for k, v in value.items()}
-    return value
-
-
 def _values(result: object) -> object:
     if isinstance(result, TraceTensor):
-        return result._meta
+        return bare_meta(result._meta) if result._symbolic else result._meta
     if isinstance(result, (list, tuple)):
         return tuple(_values(r) for r in result)
-    return result
+    return bare(result)

@@ -16,6 +16,7 @@ from thruway.shapes.meta_kernels import infer_by_meta_kernel
 from thruway.shapes.refuse import require
 from thruway.shapes.rules import attention, convolve, create, gather, matmul, normalize, packed, pointwise, reduce, views
 from thruway.shapes.rules.promote import category
+from thruway.shapes.symbolic import Facts, bare_value, comparable_value, has_symbols
 from thruway.shapes.traits import traits_of
 
 Rule = Callable[..., object]
@@ -40,11 +41,20 @@ def rule_for(op: OpOverload) -> Rule | None:
     return None
 
 
-def infer(op: OpOverload, args: tuple[object, ...], kwargs: dict[str, object] | None = None) -> object:
+def infer(op: OpOverload, args: tuple[object, ...], kwargs: dict[str, object] | None = None, facts: Facts | None = None) -> object:
     """TensorMeta, a tuple or list of them, or a size, for `op` over `args` with TensorMeta in place of tensors.
 
+    Sizes may be symbolic; where they must be compared, the answer goes by `facts` (without them, by sizes all large and unlike).
     Raises Unsupported where eager would reject the call, or where the result depends on elements.
     """
+    if has_symbols(args) or (kwargs and has_symbols(tuple(kwargs.values()))):
+        facts = facts or Facts(may_fix=False)
+        return bare_value(apply_rule(op, comparable_value(tuple(args), facts), comparable_value(kwargs or {}, facts)))
+    return apply_rule(op, args, kwargs)
+
+
+def apply_rule(op: OpOverload, args: tuple[object, ...], kwargs: dict[str, object] | None) -> object:
+    """`infer` where sizes are ints or SizeNodes already."""
     rule = rule_for(op)
     if rule is None:
         return infer_by_meta_kernel(op, tuple(args), kwargs or {})

@@ -6,22 +6,20 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from thruway.core.errors import Unsupported
-from thruway.core.sizes import Size
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import device_name, dtype_name, torch_dtype
 from thruway.shapes.refuse import DATA_DEPENDENT, ILL_SHAPED, NO_RULE
 
 
 def infer_by_meta_kernel(op: torch._ops.OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-    """The result's metadata, or Unsupported where torch has no meta kernel or rejects the call. Static sizes only."""
+    """The result's metadata, or Unsupported where torch has no meta kernel or rejects the call."""
     device: list[str] = []
 
     def tensor(m: TensorMeta) -> torch.Tensor:
-        if any(type(n) is Size for n in (*m.sizes, *m.strides)):
-            raise Unsupported(NO_RULE, f"{op} with symbolic sizes has no rule")
         if not device or device[0] == "cpu":
             device[:] = [m.device]
-        return torch.empty_strided(m.sizes, m.strides, dtype=torch_dtype(m.dtype), device="meta")
+        sizes, strides = [int(n) for n in m.sizes], [int(n) for n in m.strides]     # a symbolic size becomes a constant here
+        return torch.empty_strided(sizes, strides, dtype=torch_dtype(m.dtype), device="meta")
 
     with torch._C._DisableTorchDispatch():
         meta_args, meta_kwargs = tree_map_only(TensorMeta, tensor, (args, dict(kwargs)))

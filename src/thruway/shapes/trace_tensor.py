@@ -13,10 +13,11 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from thruway.shapes.infer import infer, rule_for
+from thruway.shapes.infer import apply_rule, rule_for
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import device_name, dtype_name, torch_dtype
 from thruway.shapes.refuse import data_dependent
+from thruway.shapes.symbolic import Facts, as_node, bare_meta, comparable, is_symbolic, symint
 from thruway.shapes.traits import Traits, traits_of
 
 DATA_DEPENDENT_OPS = frozenset({
@@ -33,7 +34,7 @@ class TraceTensor(torch.Tensor):
 
     @property
     def meta(self) -> TensorMeta:
-        known = self._meta
+        known = bare_meta(self._meta) if self._symbolic else self._meta
         return known if known.requires_grad == self.requires_grad else replace(known, requires_grad=self.requires_grad)
 
     @classmethod
@@ -44,12 +45,18 @@ class TraceTensor(torch.Tensor):
         return f"TraceTensor({self._meta})"
 
 
-def from_meta(meta: TensorMeta, root: TraceTensor | None = None) -> TraceTensor:
-    """A TraceTensor of that metadata; a leaf that requires grad where the meta says so."""
+def from_meta(meta: TensorMeta, root: TraceTensor | None = None, facts: Facts | None = None) -> TraceTensor:
+    """A TraceTensor of that metadata; a leaf that requires grad where the meta says so. Symbolic sizes are compared under `facts`."""
+    symbolic = is_symbolic(meta)
+    sizes, strides, offset = meta.sizes, meta.strides, meta.offset
+    if symbolic:
+        meta = comparable(meta, facts or Facts())
+        sizes, strides, offset = [symint(n) for n in meta.sizes], [symint(n) for n in meta.strides], symint(meta.offset)
     made = torch.Tensor._make_wrapper_subclass(
-        TraceTensor, meta.sizes, strides=meta.strides, storage_offset=meta.offset, dtype=torch_dtype(meta.dtype), device=meta.device,
+        TraceTensor, sizes, strides=strides, storage_offset=offset, dtype=torch_dtype(meta.dtype), device=meta.device,
         requires_grad=meta.requires_grad and _can_require_grad(meta.device))
     made._meta = meta
+    made._symbolic = symbolic
     made.root = made if root is None else root
     return made
 
@@ -121,7 +128,7 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
         return _change_metadata(op, traits, args, kwargs, mode)
     args = tuple([_adopt(a, mode) for a in args])
     kwargs = {k: _adopt(v, mode) for k, v in kwargs.items()}
-    result = infer(op, tuple([_metas(a) for a in args]), {k: _metas(v) for k, v in kwargs.items()} if kwargs else None)
+    result = apply_rule(op, tuple([_metas(a) for a in args]), {k: _metas(v) for k, v in kwargs.items()} if kwargs else None)
     made = _written(traits, args, kwargs, result) if traits.writes else _wrap(result, None if traits.view_of is None else args[traits.view_of])
     if mode is not None:
         mode.record(op, traits, args, kwargs, made)
@@ -151,6 +158,8 @@ def _metas(value: object) -> object:
         return value._meta
     if type(value) is list:
         return [_metas(v) for v in value]
+    if type(value) is torch.SymInt:
+        return as_node(value)
     return value
 
 
@@ -159,7 +168,7 @@ def _wrap(result: object, base: object) -> object:
         return from_meta(result, base.root if type(base) is TraceTensor else None)
     if type(result) in (tuple, list):
         return type(result)([_wrap(r, base) for r in result])
-    return result
+    return symint(result)
 
 
 def _written(traits: Traits, args: tuple, kwargs: dict, result: object) -> object:
@@ -204,4 +213,5 @@ def _run_as_meta(op: OpOverload, args: tuple, kwargs: dict) -> None:
 
 def _refresh(t: TraceTensor) -> None:
     with torch._C._DisableTorchDispatch():
+        t._symbolic = False
         t._meta = TensorMeta(tuple(t.shape), t.stride(), t._meta.dtype, t._meta.device, False, t.storage_offset())

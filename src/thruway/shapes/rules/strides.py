@@ -25,7 +25,7 @@ def numel(sizes: Sequence[SizeLike]) -> SizeLike:
 def broadcast(shapes: Sequence[Sizes]) -> Sizes:
     """The common shape; refuses where there is none."""
     first = shapes[0]
-    if all(shape == first for shape in shapes):
+    if all(len(shape) == len(first) and shape == first for shape in shapes):     # sizes are compared only where ranks agree
         return first
     result: list[SizeLike] = [1] * max(map(len, shapes))
     for shape in shapes:
@@ -133,7 +133,7 @@ def preserved_strides(sizes: Sizes, strides: Sizes) -> Sizes:
 
 def iterator_strides(shape: Sizes, operands: Sequence[tuple[Sizes, Sizes]], like: bool = False) -> Sizes:
     """Strides of a fresh output of TensorIterator over `operands` (sizes, strides) broadcast to `shape`."""
-    if not like and all(sizes == shape for sizes, _ in operands):
+    if not like and all(len(sizes) == len(shape) and sizes == shape for sizes, _ in operands):
         fast = _fast_strides(shape, operands)
         if fast is not None:
             return fast

@@ -1,0 +1,320 @@
+"""Symbolic sizes behind torch.SymInt: a node of ours that computes on `core.sizes` and answers comparisons by a hint.
+
+A comparison whose answer the bounds do not settle is answered for the hint and recorded in `Facts`; the caller turns facts into guards.
+The same object serves the rules (Python operators, giving plain ints where the result is one) and torch's C++ (named methods, giving
+nodes). Nothing here needs sympy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from thruway.core import sizes as core
+from thruway.core.errors import Unsupported
+from thruway.core.sizes import Size, SizeLike
+from thruway.shapes.meta import TensorMeta
+from thruway.shapes.refuse import NO_RULE
+from thruway.shapes.rules import strides as layouts
+
+# Hints of symbols that were given none: unlike each other and unlike sizes that code compares with.
+_UNNAMED_HINTS = (1031, 2053, 4099, 8209, 16411, 32771, 65537, 131101)
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`left operator right` holds for every call that may use what was traced. operator: ==, !=, <, <=."""
+
+    left: SizeLike
+    operator: str
+    right: SizeLike
+
+
+@dataclass(slots=True)
+class Facts:
+    """`hints`: a value for each symbol's name. `recorded`: what was assumed, in order, without repeats. `may_fix`: whether a size may
+    become a constant, which needs true hints."""
+
+    hints: dict[str, int] = field(default_factory=dict)
+    recorded: dict[Fact, None] = field(default_factory=dict)
+    may_fix: bool = True
+
+    def hint(self, size: SizeLike) -> int:
+        for s in core.symbols(size):
+            if s.name not in self.hints:
+                self.hints[s.name] = _UNNAMED_HINTS[len(self.hints) % len(_UNNAMED_HINTS)]
+        return core.evaluate(size, self.hints)
+
+    def holds(self, left: SizeLike, operator: str, right: SizeLike) -> bool:
+        """Whether `left operator right`; recorded as a fact unless it is certain either way."""
+        certain = _certain(core.add(left, core.mul(right, -1)), operator)
+        if certain is not None:
+            return certain
+        answer = _compare(self.hint(left), operator, self.hint(right))
+        self.recorded[_fact(left, operator if answer else _OPPOSITE[operator], right)] = None
+        return answer
+
+    def fix(self, size: SizeLike) -> int:
+        """The hint as a plain number: whatever asks needs a constant, so the size becomes one."""
+        if not self.may_fix:
+            raise Unsupported(NO_RULE, f"the symbolic size {size} where a constant is needed")
+        value = self.hint(size)
+        self.holds(size, "==", value)
+        return value
+
+
+def _compare(a: int, operator: str, b: int) -> bool:
+    match operator:
+        case "==":
+            return a == b
+        case "!=":
+            return a != b
+        case "<":
+            return a < b
+        case "<=":
+            return a <= b
+        case ">":
+            return a > b
+        case ">=":
+            return a >= b
+        case _:
+            raise ValueError(f"not a comparison: {operator}")
+
+
+def _certain(difference: SizeLike, operator: str) -> bool | None:
+    """The answer where the bounds of left - right settle it. A traced size symbol is at least 2, since
+    capture specialises 0 and 1, and fits an int64."""
+    low, high = core.bounds(difference, {s: (2, 2**62) for s in core.symbols(difference)})
+    match operator:
+        case "==" | "!=":
+            if difference == 0:
+                return operator == "=="
+            apart = (low is not None and low > 0) or (high is not None and high < 0)
+            return operator == "!=" if apart else None
+        case "<" | ">=":
+            yes = True if high is not None and high < 0 else False if low is not None and low >= 0 else None
+            return yes if yes is None or operator == "<" else not yes
+        case "<=" | ">":
+            yes = True if high is not None and high <= 0 else False if low is not None and low > 0 else None
+            return yes if yes is None or operator == "<=" else not yes
+        case _:
+            raise ValueError(f"not a comparison: {operator}")
+
+
+def _fact(left: SizeLike, operator: str, right: SizeLike) -> Fact:
+    if operator in (">", ">="):
+        return Fact(right, "<" if operator == ">" else "<=", left)
+    return Fact(left, operator, right)
+
+
+class BoolNode:
+    """What torch's C++ gets for a comparison: a known truth value."""
+
+    def __init__(self, value: bool):
+        self.value = value
+
+    def is_int(self): return False
+    def is_float(self): return False
+    def is_bool(self): return True
+    def is_symbolic(self): return False
+    def is_constant(self): return True
+    def is_nested_int(self): return False
+    def has_hint(self): return True
+    def maybe_as_int(self): return None
+    def nested_int(self): return None
+    def constant_bool(self): return self.value
+    def guard_bool(self, file, line): return self.value
+    def bool_(self): return self.value
+    def guard_size_oblivious(self, file, line): return self.value
+    def guard_or_false(self, file, line): return self.value
+    def guard_or_true(self, file, line): return self.value
+    def statically_known_true(self, file, line): return self.value
+    def expect_true(self, file, line): return self.value
+    def wrap_bool(self, value): return BoolNode(value)
+    def sym_not(self): return BoolNode(not self.value)
+    def sym_and(self, other): return BoolNode(self.value and other.value)
+    def sym_or(self, other): return BoolNode(self.value or other.value)
+    def and_(self, other): return self.sym_and(other)
+    def or_(self, other): return self.sym_or(other)
+    def str(self): return str(self.value)
+    def __str__(self): return str(self.value)
+
+
+class SizeNode:
+    """A size with the facts it is compared under."""
+
+    __slots__ = ("facts", "size")
+
+    def __init__(self, size: SizeLike, facts: Facts):
+        self.size, self.facts = size, facts
+
+    def _of(self, size: SizeLike):
+        """For the rules: a plain int where the result is one."""
+        return size if type(size) is int else SizeNode(size, self.facts)
+
+    def __hash__(self): return hash(self.size)
+    def __repr__(self): return core.show(self.size)
+    def __add__(self, other): return self._of(core.add(self.size, bare(other)))
+    def __sub__(self, other): return self._of(core.add(self.size, core.mul(bare(other), -1)))
+    def __rsub__(self, other): return self._of(core.add(bare(other), core.mul(self.size, -1)))
+    def __mul__(self, other): return self._of(core.mul(self.size, bare(other)))
+    def __floordiv__(self, other): return self._of(core.floordiv(self.size, bare(other)))
+    def __rfloordiv__(self, other): return self._of(core.floordiv(bare(other), self.size))
+    def __mod__(self, other): return self._of(core.mod(self.size, bare(other)))
+    def __rmod__(self, other): return self._of(core.mod(bare(other), self.size))
+    def __neg__(self): return self._of(core.mul(self.size, -1))
+    def __eq__(self, other): return _is_size(other) and self.facts.holds(self.size, "==", bare(other))
+    def __ne__(self, other): return not _is_size(other) or self.facts.holds(self.size, "!=", bare(other))
+    def __lt__(self, other): return self.facts.holds(self.size, "<", bare(other))
+    def __le__(self, other): return self.facts.holds(self.size, "<=", bare(other))
+    def __gt__(self, other): return self.facts.holds(self.size, ">", bare(other))
+    def __ge__(self, other): return self.facts.holds(self.size, ">=", bare(other))
+    def __bool__(self): return self.facts.holds(self.size, "!=", 0)
+    def __int__(self): return self.facts.fix(self.size)
+    def __index__(self): return self.facts.fix(self.size)
+    __radd__, __rmul__ = __add__, __mul__
+
+    # What torch's C++ and its Python SymInt ask of a node.
+    def is_int(self): return True
+    def is_float(self): return False
+    def is_bool(self): return False
+    def is_symbolic(self): return type(self.size) is not int
+    def is_constant(self): return type(self.size) is int
+    def is_nested_int(self): return False
+    def nested_int(self): return None
+    def has_hint(self): return True
+    def require_hint(self, fallback=None): return self.facts.hint(self.size)
+    def maybe_as_int(self): return self.size if type(self.size) is int else None
+    def constant_int(self): return self.maybe_as_int()
+    def clone(self): return self
+    def str(self): return core.show(self.size)
+    def _graph_repr(self): return core.show(self.size)
+    def guard_int(self, file, line): return self.facts.fix(self.size)
+    def int_(self): return self.facts.fix(self.size)
+    def expect_size(self, file, line): return self.facts.holds(self.size, ">=", 0)
+    def wrap_int(self, value): return SizeNode(value, self.facts)
+    def wrap_bool(self, value): return BoolNode(value)
+    def _node(self, size: SizeLike) -> SizeNode: return SizeNode(size, self.facts)
+    def add(self, other): return self._node(core.add(self.size, other.size))
+    def sub(self, other): return self._node(core.add(self.size, core.mul(other.size, -1)))
+    def mul(self, other): return self._node(core.mul(self.size, other.size))
+    def floordiv(self, other): return self._node(core.floordiv(self.size, other.size))
+    def int_floordiv(self, other): return self.floordiv(other)
+    def mod(self, other): return self._node(core.mod(self.size, other.size))
+    def neg(self): return self._node(core.mul(self.size, -1))
+    def sym_min(self, other): return self if self <= other else other
+    def sym_max(self, other): return self if self >= other else other
+    def sym_sum(self, args): return self._node(sum((a.size for a in args), 0))
+    def eq(self, other): return BoolNode(self == other)
+    def ne(self, other): return BoolNode(self != other)
+    def lt(self, other): return BoolNode(self < other)
+    def le(self, other): return BoolNode(self <= other)
+    def gt(self, other): return BoolNode(self > other)
+    def ge(self, other): return BoolNode(self >= other)
+    def is_contiguous(self, sizes, strides): return BoolNode(layouts.is_contiguous(_plain(sizes), _plain(strides)))
+    def is_non_overlapping_and_dense(self, sizes, strides): return BoolNode(layouts.is_dense(_plain(sizes), _plain(strides)))
+    def is_channels_last_contiguous_2d(self, sizes, strides): return _channels_last(4, sizes, strides, layouts.is_channels_last)
+    def is_channels_last_contiguous_3d(self, sizes, strides): return _channels_last(5, sizes, strides, layouts.is_channels_last)
+    def is_channels_last_strides_2d(self, sizes, strides): return _channels_last(4, sizes, strides, layouts.suggests_channels_last)
+    def is_channels_last_strides_3d(self, sizes, strides): return _channels_last(5, sizes, strides, layouts.suggests_channels_last)
+
+    def sym_float(self):
+        raise Unsupported(NO_RULE, "a symbolic size as a float")
+
+    def truediv(self, other):
+        raise Unsupported(NO_RULE, "a symbolic size as a float")
+
+    def pow(self, other):
+        raise Unsupported(NO_RULE, "a power of a symbolic size")
+
+
+def _channels_last(rank: int, sizes: list[SizeNode], strides: list[SizeNode], ask) -> BoolNode:
+    return BoolNode(len(sizes) == rank and ask(_plain(sizes), _plain(strides)))
+
+
+def _plain(nodes: Iterable[SizeNode]) -> tuple:
+    return tuple(n.size if type(n.size) is int else n for n in nodes)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, (int, Size, SizeNode))
+
+
+def bare(value: object) -> SizeLike:
+    """The size expression that a SizeNode or SymInt carries."""
+    if type(value) is SizeNode:
+        return value.size
+    if type(value) is torch.SymInt:
+        return as_node(value).size
+    return value
+
+
+def as_node(value: torch.SymInt) -> SizeNode:
+    node = value.node
+    if type(node) is not SizeNode:
+        raise Unsupported(NO_RULE, "a symbolic size that another tracer made")
+    return node
+
+
+def symint(size: object, facts: Facts | None = None) -> object:
+    """What torch takes for `size`: a SymInt where it is symbolic."""
+    if type(size) is SizeNode:
+        return torch.SymInt(size)
+    if type(size) is Size:
+        return torch.SymInt(SizeNode(size, facts or Facts()))
+    return size
+
+
+def is_symbolic(meta: TensorMeta) -> bool:
+    return any(type(n) is not int for n in meta.sizes) or any(type(n) is not int for n in meta.strides) or type(meta.offset) is not int
+
+
+def comparable(meta: TensorMeta, facts: Facts) -> TensorMeta:
+    """`meta` with sizes that rules can compare."""
+    def one(n):
+        return SizeNode(n, facts) if type(n) is Size else n
+    return replace(meta, sizes=tuple(map(one, meta.sizes)), strides=tuple(map(one, meta.strides)), offset=one(meta.offset))
+
+
+def bare_meta(meta: TensorMeta) -> TensorMeta:
+    """`meta` with plain size expressions."""
+    return replace(meta, sizes=tuple(map(bare, meta.sizes)), strides=tuple(map(bare, meta.strides)), offset=bare(meta.offset))
+
+
+def has_symbols(value: object) -> bool:
+    """Whether a plain symbolic size stands anywhere in arguments of an operator."""
+    kind = type(value)
+    if kind is TensorMeta:
+        return any(type(n) is Size for n in value.sizes) or any(type(n) is Size for n in value.strides) or type(value.offset) is Size
+    if kind is tuple or kind is list:
+        return any(has_symbols(v) for v in value)
+    return kind is Size
+
+
+def comparable_value(value: object, facts: Facts) -> object:
+    """Arguments of an operator with every symbolic size made comparable."""
+    match value:
+        case TensorMeta():
+            return comparable(value, facts)
+        case Size():
+            return SizeNode(value, facts)
+        case list() | tuple():
+            return type(value)(comparable_value(v, facts) for v in value)
+        case dict():
+            return {k: comparable_value(v, facts) for k, v in value.items()}
+        case _:
+            return value
+
+
+def bare_value(value: object) -> object:
+    """A rule's result with plain size expressions."""
+    match value:
+        case TensorMeta():
+            return bare_meta(value) if is_symbolic(value) else value
+        case list() | tuple():
+            return type(value)(bare_value(v) for v in value)
+        case _:
+            return bare(value)
