@@ -95,8 +95,12 @@ def sentence(rows: Sequence[Row]) -> str:
 
 
 def _clause(name: str, rows: Sequence[Row]) -> str:
-    faster, slower = [row for row in rows if is_faster(row)], [row for row in rows if is_slower(row)]
-    same = [row for row in rows if not is_faster(row) and not is_slower(row)]
+    if not rows:
+        return ""
+    ran_eager = [row for row in rows if row["graphs"] == 0]
+    compiled = [row for row in rows if row["graphs"] != 0]
+    faster, slower = [row for row in compiled if is_faster(row)], [row for row in compiled if is_slower(row)]
+    same = [row for row in compiled if not is_faster(row) and not is_slower(row)]
     parts = []
     if faster:
         pays = sorted({row["calls_to_pay"] for row in faster})
@@ -105,7 +109,9 @@ def _clause(name: str, rows: Sequence[Row]) -> str:
         parts.append(f"{_range([1 / row['speedup'] for row in slower])} times slower ({_cases(slower)})")
     if same:
         parts.append(f"no different within the noise ({_cases(same)})")
-    return f"steady execution by {name}, against eager, was {' and '.join(parts)}" if parts else ""
+    if ran_eager:
+        parts.append(f"eager itself, nothing having been compiled ({_cases(ran_eager)})")
+    return f"steady execution by {name}, against eager, was {' and '.join(parts)}"
 
 
 def _cases(rows: Sequence[Row]) -> str:
