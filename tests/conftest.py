@@ -1,13 +1,16 @@
-"""What every test gets: one thread, fixed seeds, `--update-golden`, and the `gpu` mark.
+"""What every test gets: one thread, fixed seeds, a cache folder of its own run, `--update-golden`, and the `gpu` mark.
 
 torch is not imported here, so that the tests of `loops`, `schedule` and `codegen` start in milliseconds.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +18,9 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("THRUWAY_CHECK", "2")
+if "THRUWAY_CACHE_DIR" not in os.environ:                             # neither the user's cache nor what an earlier run left
+    os.environ["THRUWAY_CACHE_DIR"] = tempfile.mkdtemp(prefix="thruway-tests-")
+    atexit.register(shutil.rmtree, os.environ["THRUWAY_CACHE_DIR"], ignore_errors=True)
 
 SOURCE = str(Path(__file__).parents[1] / "src")                     # for the processes that tests start
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (SOURCE, os.environ.get("PYTHONPATH"))))

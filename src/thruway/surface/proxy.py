@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import nn
 
+from thruway.core.marks import original_of
 from thruway.core.options import CompileOptions
 from thruway.surface import lazy
 
@@ -131,7 +132,7 @@ def _follow_class(proxy: Any) -> None:
     module = proxy._thruway_original
     _set_real_class(proxy, _proxy_class(type(module)))
     object.__setattr__(proxy, "_thruway_type", type(module))
-    object.__setattr__(proxy, "_thruway_call", lazy.pipeline().compile_callable(module.__call__, proxy._thruway_options))
+    object.__setattr__(proxy, "_thruway_call", lazy.pipeline().compile_callable(original_of(module.__call__), proxy._thruway_options))
 
 
 def _proxy_class(cls: type) -> type:
