@@ -205,7 +205,8 @@ MEANINGS: dict[str, Callable[..., Array]] = {
 
 def reduce(op: str, x: Array, count: int, dtype: str) -> Array:
     """`op` over the last `count` dimensions of `x`. Sums of floats go through float64; arg… give row-major places, the first of equals."""
-    x = x.reshape(*x.shape[:x.ndim - count], -1)
+    lead = x.shape[:x.ndim - count]
+    x = x.reshape(*lead, int(np.prod(x.shape[x.ndim - count:], dtype=np.int64)))
     match op:
         case "argmin" | "argmax":
             return _place(op, x)
@@ -214,7 +215,7 @@ def reduce(op: str, x: Array, count: int, dtype: str) -> Array:
         case "sum" if x.dtype.kind == "f":
             return convert(np.add.reduce(x, axis=-1, dtype=np.float64), "float64", dtype)
         case "prod" if x.dtype.kind == "f":
-            return convert(np.multiply.reduce(x, axis=-1, dtype=np.float32 if dtype in LOW_FLOATS else None), "float32", dtype)
+            return convert(np.multiply.reduce(x, axis=-1, dtype=np.float32 if dtype in LOW_FLOATS else None), "float64", dtype)
         case "sum" | "prod" | "any" | "all" | "xor":
             ufunc = {"sum": np.add, "prod": np.multiply, "any": np.logical_or, "all": np.logical_and, "xor": np.bitwise_xor}[op]
             return ufunc.reduce(x, axis=-1, dtype=NUMPY[dtype])

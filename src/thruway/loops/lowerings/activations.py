@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from thruway.core.dtypes import FLOATS
 from thruway.loops.builder import Builder, Tensor, load
 from thruway.loops.builder import axis_indices
 from thruway.loops.expressions import cast, op, where

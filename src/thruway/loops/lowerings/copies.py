@@ -10,7 +10,7 @@ from thruway.core.sizes import SizeLike, add, floordiv, mod, mul
 from thruway.loops.builder import Builder, Tensor, axes_of, axis_indices, load, load_broadcast
 from thruway.loops.expressions import cast, literal, within
 from thruway.loops.ir import Condition, Expr
-from thruway.loops.lowerings.elementwise import common_type, number
+from thruway.loops.lowerings.elementwise import number
 from thruway.loops.lowerings.views import _same_layout, alias, axis_ranges, wrap_dim
 
 

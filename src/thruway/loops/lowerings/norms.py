@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from thruway.core.dtypes import compute_dtype
 from thruway.core.errors import Unsupported
-from thruway.core.sizes import SizeLike, floordiv, product
+from thruway.core.sizes import SizeLike, floordiv
 from thruway.loops.builder import Builder, Tensor, axis_indices, load, load_broadcast
 from thruway.loops.expressions import cast, op
 from thruway.loops.ir import Expr, Literal

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from thruway.core.dtypes import FLOATS, INTEGERS
+from thruway.core.dtypes import FLOATS, INTEGERS, LOW_FLOATS
 from thruway.core.sizes import Size
 from thruway.loops.builder import Builder, Tensor, load_broadcast
 from thruway.loops.expressions import cast, literal, op, where
@@ -105,6 +105,9 @@ def div_mode(b: Builder, self: Operand, other: Operand, rounding_mode: str | Non
     if rounding_mode is None:
         return DIV(b, self, other)
     common = common_type(b, (self, other))
+    if rounding_mode == "trunc" and common in LOW_FLOATS:                # eager rounds the quotient before it truncates
+        truncated = lambda x, y: op("trunc", cast(cast(op("div", x, y), common), x.dtype))
+        return elementwise(b, truncated, (self, other), common)
     name = "floordiv" if rounding_mode == "floor" else "truncdiv"
     return elementwise(b, lambda x, y: op(name, x, nonzero(y)), (self, other), common)
 

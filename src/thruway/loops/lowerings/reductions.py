@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from thruway.core.dtypes import FLOATS, compute_dtype
 from thruway.core.errors import Unsupported
@@ -12,7 +11,6 @@ from thruway.core.sizes import SizeLike, maximum, product
 from thruway.loops.builder import Builder, Tensor, axis_indices, load, load_broadcast, reduced_axis
 from thruway.loops.expressions import cast, op, where
 from thruway.loops.ir import Expr, IndexValue, Literal, Reduce
-from thruway.loops.lowerings.elementwise import operand
 from thruway.loops.lowerings.views import wrap_dim
 from thruway.shapes.meta import TensorMeta
 
@@ -208,7 +206,8 @@ def logsumexp(b: Builder, self: Tensor, dim=None, keepdim: bool = False) -> Tens
     top = b.temp(kept, reduce(self.sizes, dims, True, "max", reading(self, wide), wide), "max")
     raw = load_broadcast(top, top.rank)
     base = b.temp(kept, where(op("isinf", raw), Literal(0.0, wide), raw), "base")
-    total = b.temp(kept, reduce(self.sizes, dims, True, "sum", lambda index: op("exp", op("sub", cast(load(self, index), wide), load(base, index))), wide), "sum")
+    powers = lambda index: op("exp", op("sub", cast(load(self, index), wide), load(base, index)))
+    total = b.temp(kept, reduce(self.sizes, dims, True, "sum", powers, wide), "sum")
     return b.compute(b.out, op("add", op("log", keepdim_load(total, dims, keepdim)), keepdim_load(base, dims, keepdim)))
 
 

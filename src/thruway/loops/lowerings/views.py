@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from thruway.core.errors import Unsupported
-from thruway.core.sizes import Ranges, Size, SizeLike, Symbol, add, bounds, floordiv, mod, mul, product
+from thruway.core.sizes import Ranges, Size, SizeLike, Symbol, add, bounds, floordiv, mod, mul
 from thruway.loops.builder import Builder, Tensor, axis_indices, load
 from thruway.loops.ir import Index
 from thruway.shapes.meta import TensorMeta, contiguous_strides
