@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,9 @@ from torch.fx.node import map_arg
 
 from thruway.core.dtypes import ITEMSIZE
 from thruway.core.errors import CompilerBug, Unsupported
-from thruway.core.sizes import Size, SizeLike, mul, product
+from thruway.core.sizes import (
+    Atom, FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol, add, as_symbol, atom, floordiv, maximum, minimum, mod, mul, product,
+)
 from thruway.core.target import Target
 from thruway.shapes.infer import infer
 from thruway.shapes.meta import TensorMeta, contiguous_strides
@@ -81,15 +84,43 @@ class Emitter:
         return self.known(meta(node)[index], operator.getitem, node, index)
 
     def size(self, size: SizeLike) -> int | Node:
-        """An argument whose value is `size`: the integer, or an earlier node that has this value."""
+        """An argument whose value is `size`: the integer, an earlier node that has this value, or one computed for it."""
         if type(size) is int:
             return size
-        for node in self.graph.nodes:
-            if node is self.anchor:
-                break
-            if node.meta.get("value") == size:
-                return node
-        raise Unsupported("TW301", f"no node of the graph holds the size {size}")
+        earlier = takewhile(lambda node: node is not self.anchor, self.graph.nodes)
+        return next((node for node in earlier if node.meta.get("value") == size), None) or self._computed(size)
+
+    def _computed(self, size: Size) -> int | Node:
+        total: int | Node = 0
+        for monomial, coefficient in size.terms.items():
+            term: int | Node = coefficient
+            for factor in monomial:
+                term = self._arithmetic(operator.mul, self._atom(factor), term)
+            total = self._arithmetic(operator.add, term, total)
+        return total
+
+    def _atom(self, factor: Atom) -> int | Node:
+        match factor:
+            case Symbol():
+                node, dim = _size_of_placeholder(self.graph, factor)
+                return self.known(atom(factor), aten.sym_size.int, node, dim)
+            case FloorDiv(left, right):
+                return self._arithmetic(operator.floordiv, self.size(left), self.size(right))
+            case Mod(left, right):
+                return self._arithmetic(operator.mod, self.size(left), self.size(right))
+            case Max(left, right):
+                return self._arithmetic(torch.sym_max, self.size(left), self.size(right))
+            case Min(left, right):
+                return self._arithmetic(torch.sym_min, self.size(left), self.size(right))
+            case _:
+                raise TypeError(f"not an atom of a size: {factor!r}")
+
+    def _arithmetic(self, function: Callable[..., Any], left: int | Node, right: int | Node) -> int | Node:
+        if (function, right) in ((operator.mul, 1), (operator.add, 0)):
+            return left
+        a, b = (meta(x) if isinstance(x, Node) else x for x in (left, right))
+        value = ARITHMETIC[function](a, b)
+        return value if type(value) is int else self.known(value, function, left, right)
 
     def sizes(self, sizes: Iterable[SizeLike]) -> list[int | Node]:
         """Sizes for a view or a reshape: one symbolic size may stay open as -1."""
@@ -119,9 +150,28 @@ class Emitter:
         return self(aten.view.default, node, self.sizes(wanted))
 
 
+ARITHMETIC = {operator.mul: mul, operator.add: add, operator.floordiv: floordiv, operator.mod: mod, torch.sym_max: maximum,
+              torch.sym_min: minimum}
+
+
+def _size_of_placeholder(graph: Graph, symbol: Symbol) -> tuple[Node, int]:
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta["value"]
+        for dim, size in enumerate(value.sizes if isinstance(value, TensorMeta) else ()):
+            if as_symbol(size) == symbol:
+                return node, dim
+    raise Unsupported("TW301", f"no input of the graph has the size {symbol.name}")
+
+
 def values(tree: Any) -> Any:
-    """`tree` with each node replaced by its metadata."""
-    return map_arg(tree, lambda node: node.meta["value"])
+    """Arguments with each node replaced by its metadata, in plain tuples, lists and dicts."""
+    if isinstance(tree, Node):
+        return tree.meta["value"]
+    if isinstance(tree, tuple):
+        return tuple([values(one) for one in tree])
+    if isinstance(tree, list):
+        return [values(one) for one in tree]
+    return {key: values(one) for key, one in tree.items()} if isinstance(tree, dict) else tree
 
 
 def meta(node: Node) -> Any:
@@ -384,6 +434,8 @@ def refresh(node: Node) -> None:
 def _infer_again(node: Node) -> Any:
     if node.target is operator.getitem:
         return meta(node.args[0])[node.args[1]]
+    if not isinstance(meta(node), (TensorMeta, tuple, list)):
+        return meta(node)
     return infer(node.target, values(node.args), values(node.kwargs))
 
 

@@ -14,8 +14,21 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from thruway.graph.rewrite import (
-    Context, Storages, alias_arguments, aten, bind, copied, erase_unused, is_contiguous, is_op, is_pure, meta, output_values, replace,
-    same_layout, settled,
+    Context,
+    Storages,
+    alias_arguments,
+    aten,
+    bind,
+    copied,
+    erase_unused,
+    is_contiguous,
+    is_op,
+    is_pure,
+    meta,
+    output_values,
+    replace,
+    same_layout,
+    settled,
 )
 from thruway.shapes.meta import TensorMeta
 
