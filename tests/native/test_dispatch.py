@@ -149,7 +149,7 @@ def test_entries_are_keyed_on_process_wide_settings(core):
     compiled = compiled_with(core, simple, entry(core, None, lambda *a: "entry"), miss=lambda c, a, k: None)
     for change, undo in (
         (lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)),
-        (lambda: torch.use_deterministic_algorithms(True), lambda: torch.use_deterministic_algorithms(False)),
+        (lambda: torch._C._set_deterministic_algorithms(True), lambda: torch._C._set_deterministic_algorithms(False)),
     ):
         change()
         try:

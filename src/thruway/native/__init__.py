@@ -52,7 +52,7 @@ def _bind() -> dict[str, object]:
             _core.set_state_reader(fallback.read_state)
     except (ImportError, RuntimeError, AttributeError) as error:
         return _twin(f"the self-test failed: {error}")
-    return {"module": _core, "native": True, "state": state, "hook": hasattr(_core, "hook"), "reason": "", "layout": layout}
+    return {"module": _core, "native": True, "state": state, "hook": hasattr(_core, "hook_enter"), "reason": "", "layout": layout}
 
 
 def _twin(reason: str) -> dict[str, object]:

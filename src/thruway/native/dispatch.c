@@ -77,19 +77,26 @@ static PyObject *only_output(PyObject *outputs)
     return NULL;
 }
 
+static PyObject *finish_entry(Entry *entry, PyObject *const *locals, Py_ssize_t nlocals, PyObject *outputs)
+{
+    if (entry->finish)
+        return call_finish(entry, locals, nlocals, outputs);
+    return entry->single_output ? only_output(outputs) : PySequence_Tuple(outputs);
+}
+
+/* The hook is off, but for `finish` of a hooked entry. */
 PyObject *tw_run_entry(Entry *entry, PyObject *const *locals, Py_ssize_t nlocals, PyObject **inputs)
 {
-    PyObject *outputs = NULL, *result;
-    if (!entry->graph) {
-        release(inputs, tw_guards_inputs(entry->guards));
-    } else if (!(outputs = call_graph(entry, inputs))) {
-        return NULL;
-    }
-    if (entry->finish)
-        result = call_finish(entry, locals, nlocals, outputs);
+    int depth = tw_hook_pause();
+    PyObject *outputs = NULL, *result = NULL;
+    if (entry->graph)
+        outputs = call_graph(entry, inputs);
     else
-        result = entry->single_output ? only_output(outputs) : PySequence_Tuple(outputs);
+        release(inputs, tw_guards_inputs(entry->guards));
+    if (outputs || !entry->graph)
+        result = finish_entry(entry, locals, nlocals, outputs);
     Py_XDECREF(outputs);
+    tw_hook_resume(depth);
     return result;
 }
 
