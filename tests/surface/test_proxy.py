@@ -55,7 +55,7 @@ def test_it_is_the_module_in_type(compiled, module):
 
 def test_the_call_is_compiled_and_the_module_stays_eager(compiled, module, pipeline):
     assert torch.equal(compiled(X, scale=2), module(X) * 2)
-    assert pipeline.calls == ["_wrapped_call_impl"]
+    assert pipeline.calls == ["_wrapped_call_impl"] and pipeline.compiled[0][1].name == "Net"
     module(X)
     assert len(pipeline.calls) == 1
 

@@ -14,13 +14,15 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
     """`backend` is "thruway", "eager", or a callable `(graph_module, example_inputs) → callable`; other names are resolved
-    before they get here. `overrides` are the settings that this compilation changes, as (field, value)."""
+    before they get here. `overrides` are the settings that this compilation changes, as (field, value). `name` is what reports call
+    the compiled thing; empty: the function's qualified name."""
 
     fullgraph: bool = False
     dynamic: bool | None = None
     backend: str | Callable[..., Any] = "thruway"
     mode: str = "default"
     overrides: tuple[tuple[str, object], ...] = ()
+    name: str = ""
 
     def settings(self, ambient: Settings) -> Settings:
         """`ambient` with this compilation's own changes."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from types import MethodType
 from typing import Any
 
@@ -132,7 +133,8 @@ def _follow_class(proxy: Any) -> None:
     module = proxy._thruway_original
     _set_real_class(proxy, _proxy_class(type(module)))
     object.__setattr__(proxy, "_thruway_type", type(module))
-    object.__setattr__(proxy, "_thruway_call", lazy.pipeline().compile_callable(original_of(module.__call__), proxy._thruway_options))
+    options = replace(proxy._thruway_options, name=type(module).__qualname__)
+    object.__setattr__(proxy, "_thruway_call", lazy.pipeline().compile_callable(original_of(module.__call__), options))
 
 
 def _proxy_class(cls: type) -> type:
