@@ -16,14 +16,15 @@ from thruway.codegen.flatten import Flat, flatten
 from thruway.codegen.loops_c import SIMD, Body, emit_leaf, emit_range
 from thruway.codegen.operators import SCALAR_CALLS
 from thruway.codegen.reductions import BLOCK, Accumulator, accumulator
-from thruway.codegen.scope import Scope, block, indented
+from thruway.codegen.scope import block, indented
 from thruway.codegen.shape import LANES, PARTS, choose_shape, grain_work, work_per_row
 from thruway.core import sizes
 from thruway.core.sizes import SizeLike, Symbol
 from thruway.core.target import Target
 from thruway.loops.ir import Axis, Buffer, Cast, Expr, Kernel, Literal, Op, Phase, Store, Var
 from thruway.schedule.phases import phase_values
-from thruway.schedule.rewrite import cost, is_size, own_sizes, symbols, walk
+from thruway.schedule.rewrite import cost, is_size, own_sizes, walk
+from thruway.schedule.space import unsafe_axes
 
 DEEP = 90                 # a loop level below every loop: the value belongs to the innermost one
 POINT_BLOCK = 256         # elements that stay together when a flat loop is cut: whole cache lines of every dtype
@@ -40,12 +41,10 @@ class KernelText:
     sizes: tuple[Symbol, ...]
 
 
-def print_kernel(
-    name: str, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, unsafe: frozenset[str], checks_first: bool,
-) -> KernelText:
-    """The C text of `kernel` under `name`. `checks_first`: run every check before the first write, since it writes an input."""
-    flat = flatten(kernel, buffers, unsafe)
-    printer = {"rows": Rows, "lanes": Lanes, "grid": Grid}[choose_shape(flat)](name, flat, target, checks_first)
+def print_kernel(name: str, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> KernelText:
+    """The C text of `kernel` under `name`."""
+    flat = flatten(kernel, buffers, unsafe_axes(kernel))
+    printer = {"rows": Rows, "lanes": Lanes, "grid": Grid}[choose_shape(flat)](name, flat, target)
     return KernelText(printer.text(), printer.pointers, printer.symbols)
 
 
@@ -80,14 +79,13 @@ def size_order(kernel: Kernel, flat: Flat) -> tuple[Symbol, ...]:
 class Printer:
     """What the shapes share: the call record, the opening of a function, stores, scratch."""
 
-    def __init__(self, name: str, flat: Flat, target: Target, checks_first: bool):
-        self.name, self.flat, self.target, self.checks_first = name, flat, target, checks_first
+    def __init__(self, name: str, flat: Flat, target: Target):
+        self.name, self.flat, self.target = name, flat, target
         self.kernel = flat.kernel
         self.pointers = pointer_order(flat.kernel, flat)
         self.symbols = size_order(flat.kernel, flat)
         self.inner = next((p.inner for p in self.kernel.phases if p.inner), ())
         self.writes = {s.buffer for p in self.kernel.phases for s in p.stores}
-        self.checking = False
 
     # pieces of text
 
@@ -137,7 +135,7 @@ class Printer:
         return before, after
 
     def store(self, e: Emitter, store: Store) -> None:
-        """One store; in the checking pass its value and index are only computed."""
+        """One store."""
         private = store.buffer in {b.name for b in self.kernel.scratch}
         buffer = self.flat.buffers[store.buffer]
         value = _resolved(e, store.value)
@@ -147,11 +145,13 @@ class Printer:
             text = e.emit(value)
         else:
             text = _to_memory(e, value, buffer.dtype)
-        place = e.element(store.buffer, store.index)
-        if private or not self.checking:
-            e.scope.lines.append(f"{place} = {text};")
+        e.scope.lines.append(f"{e.element(store.buffer, store.index)} = {text};")
 
     def stores(self, e: Emitter, phase: Phase) -> None:
+        """What a phase leaves behind; a kernel of checks alone leaves only its flag."""
+        if not self.writes:
+            for let in phase.lets:
+                e.emit(let.value)
         for one in phase.stores:
             self.store(e, one)
 
@@ -159,7 +159,7 @@ class Printer:
         return not any(isinstance(x, Op) and x.name in SCALAR_CALLS for x in walk(*roots))
 
     def roots(self, phase: Phase) -> tuple[Expr, ...]:
-        return tuple(phase_values(phase)[len(phase.lets):])
+        return tuple(phase_values(phase)[len(phase.lets) if self.writes else 0:])
 
     def add_lets(self, e: Emitter, phase: Phase) -> None:
         e.lets.update({let.var: let.value for let in phase.lets})
@@ -213,10 +213,6 @@ class Rows(Printer):
     def text(self) -> str:
         e = self.emitter()
         lines = self.record()
-        if self.checks_first:
-            self.checking = True
-            lines += self.function("check")
-            self.checking = False
         lines += self.function("rows")
         lines += self.entry(self.launch(e))
         return "\n".join(lines) + "\n"
@@ -233,8 +229,7 @@ class Rows(Printer):
             count, work = blocks, sizes.mul(work_per_row(self.flat), POINT_BLOCK)
         else:
             work = work_per_row(self.flat, along)
-        first = [f"{self.name}_check(0, {e.size(count)}, &call);", "if (call.bad) return call.bad;"] if self.checks_first else []
-        return first + self.run(f"{self.name}_rows", count, work, e)
+        return self.run(f"{self.name}_rows", count, work, e)
 
     def is_flat_loop(self) -> bool:
         return self.pointwise and len(self.kernel.outer) == 1 and not self.flat.unsafe
@@ -513,10 +508,6 @@ class Lanes(Printer):
     def text(self) -> str:
         e = self.emitter()
         lines = self.record()
-        if self.checks_first:
-            self.checking = True
-            lines += self.functions("check")
-            self.checking = False
         lines += self.functions("tiles")
         lines += self.entry(self.launch(e))
         return "\n".join(lines) + "\n"
@@ -529,8 +520,7 @@ class Lanes(Printer):
         tiles = sizes.floordiv(sizes.add(self.axis.extent, LANES - 1), LANES)
         count = sizes.mul(sizes.product(a.extent for a in self.kernel.outer[:-1]), tiles)
         work = sizes.mul(work_per_row(self.flat), LANES)
-        first = [f"{self.name}_check(0, {e.size(count)}, &call);", "if (call.bad) return call.bad;"] if self.checks_first else []
-        return first + self.run(f"{self.name}_tiles", count, work, e)
+        return self.run(f"{self.name}_tiles", count, work, e)
 
     def functions(self, suffix: str) -> list[str]:
         """The function of one tile, written for any number of lanes and inlined for the full number, and the loop over tiles."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from thruway.codegen.ctypes_c import FROM_MEMORY, convert, literal, register_type, size_text
-from thruway.codegen.operators import BLOCKWISE, FAULTS, is_float, operator
+from thruway.codegen.operators import BLOCKWISE, may_fault, operator
 from thruway.codegen.scope import Scope
 from thruway.core import sizes
 from thruway.core.errors import CompilerBug
@@ -141,7 +141,7 @@ class Emitter:
                 return self._check(expr, self.emit(x, lazy), lazy), True
             case Op(name, args, dtype):
                 texts = [self.emit(a, lazy) for a in args]
-                return self._operator(expr, texts, lazy), name in FAULTS and not is_float(dtype) or any(self._fixed(a) for a in args)
+                return self._operator(expr, texts, lazy), may_fault(expr) or any(self._fixed(a) for a in args)
             case _:
                 raise CompilerBug("codegen", f"cannot print {type(expr).__name__} inside a kernel")
 
@@ -159,13 +159,13 @@ class Emitter:
                 return True
             case Var(name):
                 return name in self.lets and self._fixed(self.lets[name])
-            case Op(name, _, dtype) if name in FAULTS and not is_float(dtype):
+            case Op() if may_fault(expr):
                 return True
             case _:
                 return any(self._fixed(x) for x in children(expr))
 
     def _operator(self, op: Op, texts: list[str], lazy: bool) -> str:
-        if op.name in FAULTS and not is_float(op.dtype):
+        if may_fault(op):
             self.uses_bad = True
             self._home(self.level(op), lazy).lines.append(f"bad |= ({texts[1]} == 0);")
         if op.name in BLOCKWISE and op.dtype != "float64":

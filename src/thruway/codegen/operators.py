@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from thruway.codegen.ctypes_c import REGISTER, SINGLE, UNSIGNED, register_type
 from thruway.core.errors import Unsupported
-from thruway.loops.ir import Op
+from thruway.loops.ir import Literal, Op
 
 INFIX = {"add": "+", "sub": "-", "mul": "*"}
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 LOGICAL = {"and": "&", "or": "|", "xor": "^"}
 BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
-FAULTS = frozenset({"floordiv", "truncdiv", "mod", "fmod"})
+FAULTS = frozenset({"div", "floordiv", "truncdiv", "mod", "fmod"})
 BUILTIN = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "sqrt": "sqrt", "abs": "fabs", "copysign": "copysign"}
 FLOAT_CALLS = frozenset({
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
@@ -29,6 +29,14 @@ SCALAR_CALLS = frozenset({"erfinv", "lgamma", "digamma", "nextafter", "fmod", "m
 
 def is_float(dtype: str) -> bool:
     return dtype in SINGLE or dtype == "float64"
+
+
+def may_fault(op: Op) -> bool:
+    """Whether the operator raises in eager: an integer division whose divisor might be zero."""
+    if op.name not in FAULTS or is_float(op.dtype):
+        return False
+    divisor = op.args[1]
+    return not (isinstance(divisor, Literal) and divisor.value != 0)
 
 
 def operator(op: Op, args: list[str]) -> str:
@@ -104,7 +112,7 @@ def _integer(name: str, args: list[str], dtype: str) -> str:
         return f"({kind})({args[0]} {INFIX[name]} {args[1]})"
     if name in BITS:
         return f"({kind})({args[0]} {BITS[name]} {args[1]})"
-    if name in FAULTS:
+    if name in FAULTS and name != "div":
         family = "u64" if unsigned else "i64"
         return f"({kind})tw_{name}_{family}({args[0]}, {args[1]})"
     match name:

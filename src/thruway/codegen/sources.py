@@ -14,13 +14,12 @@ from thruway.codegen.math_c import needed
 from thruway.codegen.structure import structure
 from thruway.core.launch import LaunchList
 from thruway.core.target import Target
-from thruway.loops.ir import Buffer, CheckIndex, Extern, Kernel, Op, Origin
+from thruway.loops.ir import Buffer, CheckIndex, Kernel, Op, Origin
 from thruway.schedule.depend import root
 from thruway.schedule.phases import phase_values
 from thruway.schedule.plan import Plan
 from thruway.schedule.rewrite import walk
-from thruway.schedule.space import unsafe_axes
-from thruway.codegen.operators import FAULTS, is_float
+from thruway.codegen.operators import may_fault
 
 # Word for word what artifact.toolchain.PRELUDE says; a test compares them.
 PRELUDE = """\
@@ -67,22 +66,21 @@ class _Kernels:
         key, storages = structure(kernel, buffers)
         key = (*key, writes_input)
         if key not in self.known:
-            self.known[key] = self._print(kernel, buffers, storages, writes_input)
+            self.known[key] = self._print(kernel, buffers, storages)
         symbol, order, size_symbols, checks = self.known[key]
         return Printed(symbol, tuple(storages[k] for k in order), size_symbols, checks, writes_input)
 
-    def _print(self, kernel: Kernel, buffers: Mapping[str, Buffer], storages: tuple[str, ...], writes_input: bool):
-        checks = can_fail(kernel)
-        printed = print_kernel(PLACEHOLDER, kernel, buffers, self.target, unsafe_axes(kernel), checks and writes_input)
+    def _print(self, kernel: Kernel, buffers: Mapping[str, Buffer], storages: tuple[str, ...]):
+        printed = print_kernel(PLACEHOLDER, kernel, buffers, self.target)
         symbol = f"tw_k{len(self.texts)}_{_hint(kernel)}"
         self.texts[symbol] = comment(kernel) + printed.text.replace(PLACEHOLDER, symbol)
-        return symbol, tuple(storages.index(p) for p in printed.pointers), printed.sizes, checks
+        return symbol, tuple(storages.index(p) for p in printed.pointers), printed.sizes, can_fail(kernel)
 
 
 def can_fail(kernel: Kernel) -> bool:
     """Whether the kernel holds a check: an index against a size, or an integer division."""
     return any(
-        isinstance(x, CheckIndex) or isinstance(x, Op) and x.name in FAULTS | {"div"} and not is_float(x.dtype)
+        isinstance(x, CheckIndex) or isinstance(x, Op) and may_fault(x)
         for p in kernel.phases for x in walk(*phase_values(p))
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from thruway.core.settings import Settings
 from thruway.core.target import Target
 from thruway.loops.ir import Buffer, Extern, Kernel, Node, Program
+from thruway.schedule.checks import settle_checks
 from thruway.schedule.depend import read_buffers, root
 from thruway.schedule.fuse import Fuser, Group, fuse
 from thruway.schedule.inline import inline
@@ -30,6 +31,7 @@ def build_plan(program: Program, target: Target, settings: Settings) -> Plan:
     kept = tuple(dict.fromkeys((*sorted(read_by_steps), *program.outputs)))
     derived, first = _steps(program.derived, buffers, kept, "d")
     steps, second = _steps(program.nodes, buffers, program.outputs, "k")
+    steps = settle_checks(steps, buffers)
     placements, arena = plan_memory(buffers, derived, steps, program.outputs, OUT_VARIANTS)
     used = {name: buffer for name, buffer in buffers.items() if name in placements}
     return Plan(program.inputs, used, derived, steps, program.outputs, placements, arena, first + second)
@@ -44,6 +46,7 @@ def plan_unfused(program: Program) -> Plan:
         for i in range(len(nodes)):
             fuser.add_alone(i)
         parts.append(_emit([g for g in fuser.groups if g is not None], nodes, buffers, frozenset(buffers), prefix))
+    parts[1] = settle_checks(parts[1], buffers)
     placements, arena = plan_memory(buffers, *parts, program.outputs, OUT_VARIANTS)
     return Plan(program.inputs, {n: b for n, b in buffers.items() if n in placements}, *parts, program.outputs, placements, arena)
 

@@ -45,6 +45,33 @@ def rewrite(expr: Expr, on_size: SizeMap, on_load: LoadMap | None = None, seen: 
     return seen[key]
 
 
+def map_expressions(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """`expr` with `change` applied to every part, inside out."""
+    seen: dict[int, Expr] = {}
+
+    def again(x: Expr) -> Expr:
+        if id(x) not in seen:
+            seen[id(x)] = change(_with_children(x, tuple(again(c) for c in children(x))))
+        return seen[id(x)]
+
+    return again(expr)
+
+
+def _with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
+    match expr:
+        case Literal() | Var() | IndexValue():
+            return expr
+        case Load(_, index, _):
+            rest = iter(new)
+            return replace(expr, index=tuple(i if is_size(i) else next(rest) for i in index))
+        case Op():
+            return replace(expr, args=new)
+        case Within():
+            return replace(expr, then=new[0], other=new[1])
+        case _:
+            return replace(expr, x=new[0])
+
+
 def _rewrite(expr: Expr, on_size: SizeMap, on_load: LoadMap | None, seen: dict[int, Expr]) -> Expr:
     def again(x: Expr) -> Expr:
         return rewrite(x, on_size, on_load, seen)

@@ -1,0 +1,92 @@
+"""Moves index checks in front of the first write to an input, so that a failed check leaves everything as it was.
+
+Takes steps in order, gives steps in order. Kernels from that write on keep their indices but check nothing any more: what they
+would have found, a kernel of checks alone has found before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from thruway.core.errors import Unsupported
+from thruway.core.sizes import Symbol
+from thruway.loops.ir import Axis, Buffer, CheckIndex, Expr, Extern, IndexValue, Kernel, Let, Literal, Load, Op, Phase, Within
+from thruway.schedule.depend import changed_buffers, root, written_buffers
+from thruway.schedule.phases import phase_values
+from thruway.schedule.rewrite import is_size, map_expressions, symbols, walk
+
+Step = Kernel | Extern
+
+
+def settle_checks(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
+    """The steps with every check before the first write to something older than the call."""
+    first = next((k for k, step in enumerate(steps) if _writes_input(step, buffers)), len(steps))
+    late = [step for step in steps[first:] if isinstance(step, Kernel) and _checks(step)]
+    if not late:
+        return tuple(steps)
+    known = {root(name, buffers) for step in steps[:first] for name in _written(step)}
+    known |= {name for name, b in buffers.items() if b.kind != "temp"}
+    found: dict[tuple[CheckIndex, tuple[Axis, ...]], None] = {}
+    for kernel in late:
+        for check in _checks(kernel):
+            if any(root(x.buffer, buffers) not in known for x in walk(check) if isinstance(x, Load)):
+                raise Unsupported("TW606", "an index that is only known after an input has been written", "write the input last")
+            axes = tuple(a for a in _axes(kernel) if Symbol(a.name) in symbols(check))
+            found.setdefault((check, axes))
+    ahead = [_check_kernel(f"c{k}", check, axes) for k, (check, axes) in enumerate(found)]
+    return (*steps[:first], *ahead, *(_unchecked(s) if isinstance(s, Kernel) else s for s in steps[first:]))
+
+
+def _writes_input(step: Step, buffers: Mapping[str, Buffer]) -> bool:
+    names = step.writes if isinstance(step, Kernel) else changed_buffers(step)
+    return any(buffers[root(n, buffers)].kind != "temp" for n in names)
+
+
+def _written(step: Step) -> Sequence[str]:
+    return step.writes if isinstance(step, Kernel) else written_buffers(step)
+
+
+def _axes(kernel: Kernel) -> tuple[Axis, ...]:
+    inner = next((p.inner for p in kernel.phases if p.inner), ())
+    return kernel.outer + inner
+
+
+def _checks(kernel: Kernel) -> list[CheckIndex]:
+    """The kernel's checks. One behind a condition cannot be made ahead, since the condition decides whether it may fail."""
+    values = [x for p in kernel.phases for x in phase_values(p)]
+    found = [x for x in walk(*values) if isinstance(x, CheckIndex)]
+    guarded = {id(y) for x in walk(*values) if isinstance(x, Within) for y in walk(x.then, x.other) if isinstance(y, CheckIndex)}
+    if any(id(x) in guarded for x in found):
+        raise Unsupported("TW606", "an index checked under a condition in a kernel that writes an input")
+    return found
+
+
+def _check_kernel(name: str, check: CheckIndex, axes: tuple[Axis, ...]) -> Kernel:
+    reads = tuple(dict.fromkeys(x.buffer for x in walk(check) if isinstance(x, Load)))
+    return Kernel(name, axes, (Phase((), lets=(Let("check", check),)),), reads, ())
+
+
+def _unchecked(kernel: Kernel) -> Kernel:
+    """The kernel with each check replaced by the index that it gives when it holds."""
+
+    def change(expr: Expr) -> Expr:
+        if not isinstance(expr, CheckIndex):
+            return expr
+        size = Literal(expr.size, "int64") if type(expr.size) is int else IndexValue(expr.size, "int64")
+        if not expr.wrap:
+            return expr.x
+        negative = Op("lt", (expr.x, Literal(0, "int64")), "bool")
+        return Op("where", (negative, Op("add", (expr.x, size), "int64"), expr.x), "int64")
+
+    phases = tuple(
+        Phase(
+            p.inner,
+            tuple(replace(x, value=map_expressions(x.value, change)) for x in p.lets),
+            tuple(replace(r, value=map_expressions(r.value, change)) for r in p.reductions),
+            tuple(replace(s, value=map_expressions(s.value, change),
+                          index=tuple(i if is_size(i) else map_expressions(i, change) for i in s.index)) for s in p.stores),
+        )
+        for p in kernel.phases
+    )
+    return replace(kernel, phases=phases)
