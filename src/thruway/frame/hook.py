@@ -9,7 +9,6 @@ from __future__ import annotations
 import opcode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -48,11 +47,11 @@ def skip(code: CodeType, flag: bool = True) -> None:
     native.core().hook_skip(code, flag)
 
 
-@dataclass(frozen=True, slots=True)
 class CodeTarget:
     """Holds the entries of a code object, as a Compiled holds those of its function: a target of `frame.entries.Entries`."""
 
-    code: CodeType
+    def __init__(self, code: CodeType):
+        self.code = code
 
     @property
     def entries(self) -> tuple[Any, ...]:
