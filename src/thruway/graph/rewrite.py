@@ -76,7 +76,7 @@ class Emitter:
     def known(self, value: Any, op: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Node:
         """The same where `shapes` has no rule for `op` (library calls) and the caller knows what comes out."""
         with self.graph.inserting_before(self.anchor):
-            node = self.graph.call_function(op, args, kwargs)
+            node = make_node(self.graph, "call_function", op, args, kwargs)
         node.meta.update(value=value, line=self.anchor.meta.get("line"))
         return node
 
@@ -325,12 +325,23 @@ def is_pure(node: Node) -> bool:
 
 
 def copied(graph: Graph) -> Graph:
-    """A copy whose nodes carry the same metadata; its output node returns the same tuple."""
-    fresh, mapping = Graph(), {}
-    result = fresh.graph_copy(graph, mapping)
-    output = fresh.output(result)
-    output.meta.update(graph.output_node().meta)
+    """A copy whose nodes have the same names and metadata (of their own, one level deep)."""
+    fresh, twins = Graph(), {}
+    for node in graph.nodes:
+        twin = make_node(fresh, node.op, node.target, *map_arg((node.args, node.kwargs), twins.__getitem__), node.name)
+        twin.meta.update(node.meta)
+        twins[node] = twin
     return fresh
+
+
+def make_node(graph: Graph, op: str, target: Any, args: Any, kwargs: Any, name: str | None = None) -> Node:
+    """`Graph.create_node` with the arguments set afterwards, which spares it a slow look through them for raw SymInts."""
+    node = graph.create_node(op, target, name=name)
+    if args:
+        node.args = args
+    if kwargs:
+        node.kwargs = kwargs
+    return node
 
 
 def output_values(graph: Graph) -> list[Any]:
