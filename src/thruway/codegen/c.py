@@ -537,7 +537,8 @@ class Lanes(Printer):
         bad = any("bad |=" in line for line in tile.lines)
         lines = [*before, *(["int bad = 0;"] if bad else []), *tile.lines, *after, *(["if (bad) call->bad = 1;"] if bad else [])]
         arguments = "".join(f", const long {a.name}" for a in outer)
-        head = f"static inline __attribute__((always_inline)) void {self.name}_{suffix}_one({self.name}_call *call{arguments}, const long lane0, const long lanes)"
+        arguments = f"{self.name}_call *call{arguments}, const long lane0, const long lanes"
+        head = f"static inline __attribute__((always_inline)) void {self.name}_{suffix}_one({arguments})"
         return [f"{head} {{", *indented(self.opening("call") + lines), "}", *self.tiles(suffix, outer)]
 
     def tiles(self, suffix: str, outer: Sequence[Axis]) -> list[str]:

@@ -211,8 +211,9 @@ TWI float tw_expm1(float x) {
     double c = x > 89.f ? 89.0 : x < -20.f ? -20.0 : (double)x;
     double near = 2.505210838544172e-8;
     near = __builtin_fma(near, c, 2.755731922398589e-7); near = __builtin_fma(near, c, 2.755731922398589e-6);
-    near = __builtin_fma(near, c, 2.48015873015873e-5); near = __builtin_fma(near, c, 1.984126984126984e-4); near = __builtin_fma(near, c, 1.388888888888889e-3);
-    near = __builtin_fma(near, c, 8.333333333333333e-3); near = __builtin_fma(near, c, 4.1666666666666664e-2);
+    near = __builtin_fma(near, c, 2.48015873015873e-5); near = __builtin_fma(near, c, 1.984126984126984e-4);
+    near = __builtin_fma(near, c, 1.388888888888889e-3); near = __builtin_fma(near, c, 8.333333333333333e-3);
+    near = __builtin_fma(near, c, 4.1666666666666664e-2);
     near = __builtin_fma(near, c, 1.6666666666666666e-1); near = __builtin_fma(near, c, 0.5); near = __builtin_fma(near, c * c, c);
     double far = tw_exp2_wide(c * 1.44269504088896340736) - 1.0;
     float y = (float)(__builtin_fabs(c) < 0.5 ? near : far);
@@ -254,22 +255,13 @@ TWI float tw_sigmoid(float x) { return 1.0f / (1.0f + tw_exp(-x)); }
 
 TWI float tw_tanh(float a) {
     float t = __builtin_fabsf(a), s = a * a;
-    float c = t > 10.f ? 10.f : t;
-    float k = __builtin_fmaf(c, 2.88539008f, 12582912.f), n = k - 12582912.f;
-    float r = __builtin_fmaf(n, -0.693359375f, 2.f * c);
-    r = __builtin_fmaf(n, 2.12194440e-4f, r);
-    float p = 1.98569698e-4f;
-    p = __builtin_fmaf(p, r, 1.39304629e-3f); p = __builtin_fmaf(p, r, 8.33336823e-3f); p = __builtin_fmaf(p, r, 4.16664593e-2f);
-    p = __builtin_fmaf(p, r, 1.66666657e-1f); p = __builtin_fmaf(p, r, 0.5f); p = __builtin_fmaf(p, r * r, r);
-    float scale = tw_bits_if((int)(((unsigned)tw_bits_fi(k) + 127u) << 23));
-    float e = __builtin_fmaf(p, scale, scale - 1.0f);
-    float far = e / (e + 2.0f);
-    float near = -6.0e-4f;
-    near = 3.6500e-3f; near = __builtin_fmaf(near, s, -8.1700e-3f);
-    near = __builtin_fmaf(near, s, 2.1750e-2f); near = __builtin_fmaf(near, s, -5.3960e-2f); near = __builtin_fmaf(near, s, 1.33333e-1f); near = __builtin_fmaf(near, s, -3.33333e-1f);
-    near = near * s; near = __builtin_fmaf(near, a, a);
-    float b = __builtin_copysignf(far, a);
-    return a == 0.f || a != a ? a : t < 0.1f ? near : b;
+    float far = 1.0f - 2.0f / (tw_exp(t > 10.f ? 20.f : 2.f * t) + 1.0f);
+    float near = -4.55461151e-4f;
+    near = __builtin_fmaf(near, s, 2.58267135e-3f); near = __builtin_fmaf(near, s, -8.26454815e-3f); near = __builtin_fmaf(near, s, 2.16635447e-2f);
+    near = __builtin_fmaf(near, s, -5.39293028e-2f); near = __builtin_fmaf(near, s, 1.33329779e-1f); near = __builtin_fmaf(near, s, -3.33333224e-1f);
+    near = near * s;
+    near = __builtin_fmaf(near, a, a);
+    return a == 0.f || a != a ? a : t < 0.9f ? near : __builtin_copysignf(far, a);
 }
 
 TWI float tw_erf(float a) {
@@ -341,8 +333,8 @@ TWI float tw_sinh(float x) {
     float a = __builtin_fabsf(x);
     double c = a > 90.f ? 90.0 : a != a ? 0.0 : (double)a, q = c * c;
     double near = 2.505210838544172e-8;
-    near = __builtin_fma(near, q, 2.755731922398589e-6); near = __builtin_fma(near, q, 1.984126984126984e-4); near = __builtin_fma(near, q, 8.333333333333333e-3);
-    near = __builtin_fma(near, q, 1.6666666666666666e-1); near = __builtin_fma(near, q * c, c);
+    near = __builtin_fma(near, q, 2.755731922398589e-6); near = __builtin_fma(near, q, 1.984126984126984e-4);
+    near = __builtin_fma(near, q, 8.333333333333333e-3); near = __builtin_fma(near, q, 1.6666666666666666e-1); near = __builtin_fma(near, q * c, c);
     double e = tw_exp2_wide(c * 1.44269504088896340736), far = 0.5 * (e - 1.0 / e);
     float y = __builtin_copysignf((float)(c < 1.0 ? near : far), x);
     return x != x ? x : y;
@@ -472,7 +464,7 @@ static __attribute__((noinline)) double tw_digamma_d(double x) {
     double r = 0.0;
     if (x < 0.0) {
         if (__builtin_floor(x) == x) return __builtin_nan("");
-        r = -3.14159265358979323846 / tw_libm_tan(3.14159265358979323846 * (x - __builtin_floor(x)));
+        r = -3.14159265358979323846 / tw_libm_tan(3.14159265358979323846 * (x - __builtin_trunc(x)));
         x = 1.0 - x;
     }
     for (; x < 10.0; x += 1.0) r -= 1.0 / x;
