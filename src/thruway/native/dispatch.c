@@ -38,18 +38,22 @@ int tw_entry_matches(Entry *entry, const TorchState *state, PyObject *function, 
     return 1;
 }
 
-static PyObject *call_finish(Entry *entry, PyObject *const *locals, Py_ssize_t nlocals, PyObject *outputs)
+/* finish(*locals, *closure cells, *outputs) */
+static PyObject *call_finish(Entry *entry, PyObject *function, PyObject *const *locals, Py_ssize_t nlocals, PyObject *outputs)
 {
-    Py_ssize_t count = outputs ? PySequence_Fast_GET_SIZE(outputs) : 0;
+    PyObject *closure = PyFunction_GET_CLOSURE(function);
+    Py_ssize_t count = outputs ? PySequence_Fast_GET_SIZE(outputs) : 0, cells = closure ? PyTuple_GET_SIZE(closure) : 0;
     Values values;
-    if (open_values(&values, nlocals + count) < 0)
+    if (open_values(&values, nlocals + cells + count) < 0)
         return NULL;
     memcpy(values.items, locals, sizeof(PyObject *) * (size_t)nlocals);
+    for (Py_ssize_t i = 0; i < cells; i++)
+        values.items[nlocals + i] = PyTuple_GET_ITEM(closure, i);
     if (count)
-        memcpy(values.items + nlocals, PySequence_Fast_ITEMS(outputs), sizeof(PyObject *) * (size_t)count);
+        memcpy(values.items + nlocals + cells, PySequence_Fast_ITEMS(outputs), sizeof(PyObject *) * (size_t)count);
     if (entry->hooked)
         tw_hook_enter();
-    PyObject *result = PyObject_Vectorcall(entry->finish, values.items, (size_t)(nlocals + count), NULL);
+    PyObject *result = PyObject_Vectorcall(entry->finish, values.items, (size_t)(nlocals + cells + count), NULL);
     if (entry->hooked)
         tw_hook_exit();
     close_values(&values);
@@ -77,15 +81,15 @@ static PyObject *only_output(PyObject *outputs)
     return NULL;
 }
 
-static PyObject *finish_entry(Entry *entry, PyObject *const *locals, Py_ssize_t nlocals, PyObject *outputs)
+static PyObject *finish_entry(Entry *entry, PyObject *function, PyObject *const *locals, Py_ssize_t nlocals, PyObject *outputs)
 {
     if (entry->finish)
-        return call_finish(entry, locals, nlocals, outputs);
+        return call_finish(entry, function, locals, nlocals, outputs);
     return entry->single_output ? only_output(outputs) : PySequence_Tuple(outputs);
 }
 
 /* The hook is off, but for `finish` of a hooked entry. */
-PyObject *tw_run_entry(Entry *entry, PyObject *const *locals, Py_ssize_t nlocals, PyObject **inputs)
+PyObject *tw_run_entry(Entry *entry, PyObject *function, PyObject *const *locals, Py_ssize_t nlocals, PyObject **inputs)
 {
     int depth = tw_hook_pause();
     PyObject *outputs = NULL, *result = NULL;
@@ -94,7 +98,7 @@ PyObject *tw_run_entry(Entry *entry, PyObject *const *locals, Py_ssize_t nlocals
     else
         release(inputs, tw_guards_inputs(entry->guards));
     if (outputs || !entry->graph)
-        result = finish_entry(entry, locals, nlocals, outputs);
+        result = finish_entry(entry, function, locals, nlocals, outputs);
     Py_XDECREF(outputs);
     tw_hook_resume(depth);
     return result;
@@ -161,7 +165,7 @@ static PyObject *entry_state(PyObject *self, void *unused)
 static PyMemberDef entry_members[] = {
     {"guards", T_OBJECT, offsetof(Entry, guards), READONLY, "the GuardProgram"},
     {"graph", T_OBJECT, offsetof(Entry, graph), READONLY, "callable of the inputs, or None"},
-    {"finish", T_OBJECT, offsetof(Entry, finish), READONLY, "callable of the locals and the graph's outputs, or None"},
+    {"finish", T_OBJECT, offsetof(Entry, finish), READONLY, "callable of the locals, the closure cells and the graph's outputs, or None"},
     {"kept", T_OBJECT, offsetof(Entry, kept), READONLY, "objects that live as long as the entry"},
     {"single_output", T_BOOL, offsetof(Entry, single_output), READONLY, "the graph's only output is the result"},
     {"hooked", T_BOOL, offsetof(Entry, hooked), READONLY, "the frame hook is on while user code runs"},
@@ -322,7 +326,7 @@ static PyObject *try_entry(Compiled *self, Entry *entry, const TorchState *state
         release(inputs.items, tw_guards_inputs(entry->guards));
         result = run_eager(self, given, entry->hooked);
     } else if (*matched) {
-        result = tw_run_entry(entry, given->locals, given->nlocals, inputs.items);
+        result = tw_run_entry(entry, (PyObject *)self->function, given->locals, given->nlocals, inputs.items);
         if (UNLIKELY(!result) && PyErr_ExceptionMatches(tw_region_failed)) {
             PyErr_Clear();
             result = run_eager(self, given, entry->hooked);

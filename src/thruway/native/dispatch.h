@@ -21,7 +21,7 @@ static inline int tw_runs_eager(const Entry *entry) { return !entry->graph && !e
 /* 1 where the entry is for this state and its guards hold; `inputs` then has tw_guards_inputs() new references */
 int tw_entry_matches(Entry *entry, const TorchState *state, PyObject *function, PyObject *const *locals, Py_ssize_t nlocals, PyObject **inputs);
 /* Runs the graph and `finish`; gives up the references in `inputs`. NULL with an exception, RegionFailed among them. */
-PyObject *tw_run_entry(Entry *entry, PyObject *const *locals, Py_ssize_t nlocals, PyObject **inputs);
+PyObject *tw_run_entry(Entry *entry, PyObject *function, PyObject *const *locals, Py_ssize_t nlocals, PyObject **inputs);
 
 /* hook.c */
 int tw_hook_init(PyObject *module);

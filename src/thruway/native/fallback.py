@@ -310,10 +310,10 @@ class Entry:
         self.guards, self.state, self.graph, self.finish = guards, state, graph, finish
         self.single_output, self.kept, self.hooked, self.hits = single_output, kept, hooked, 0
 
-    def _run(self, locals: tuple[object, ...], inputs: tuple[object, ...]) -> object:
+    def _run(self, function: FunctionType, locals: tuple[object, ...], inputs: tuple[object, ...]) -> object:
         outputs = self.graph(*inputs) if self.graph is not None else ()
         if self.finish is not None:
-            return self.finish(*locals, *outputs)
+            return self.finish(*locals, *(function.__closure__ or ()), *outputs)
         if self.single_output:
             (result,) = outputs
             return result
@@ -366,7 +366,7 @@ class Compiled:
         if entry.graph is None and entry.finish is None:
             return True, self.__wrapped__(*args, **kwargs)
         try:
-            return True, entry._run(locals, inputs)
+            return True, entry._run(self.__wrapped__, locals, inputs)
         except RegionFailed:
             return True, self.__wrapped__(*args, **kwargs)
 

@@ -181,7 +181,7 @@ static int try_entry(PyThreadState *ts, Frame *frame, PyCodeObject *code, Entry 
     if (inputs)
         matched = tw_entry_matches(entry, state, (PyObject *)frame_function(frame), frame->localsplus, count, inputs);
     if (matched && !tw_runs_eager(entry))
-        value = tw_run_entry(entry, frame->localsplus, count, inputs);
+        value = tw_run_entry(entry, (PyObject *)frame_function(frame), frame->localsplus, count, inputs);
     else if (matched)
         for (Py_ssize_t i = 0; i < wanted; i++)
             Py_DECREF(inputs[i]);

@@ -1,0 +1,122 @@
+"""From a captured graph to something that runs it: retrace → passes → lower → plan → generate → compile → load.
+
+One `GraphCompiler` per process holds what outlives a compilation: the cache on disk, the C compiler and its workers, the target.
+It is made at the first compilation. Without a C compiler the graph runs operator by operator, and the journal says what to install.
+"""
+
+from __future__ import annotations
+
+import functools
+import resource
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule
+
+from thruway.artifact.artifact import Artifact
+from thruway.artifact.key import graph_key
+from thruway.artifact.store import open_store
+from thruway.artifact.target import cpu_target, open_toolchain
+from thruway.artifact.toolchain import NO_COMPILER
+from thruway.artifact.workers import Workers
+from thruway.codegen.sources import Sources, generate
+from thruway.core.errors import BreakReason, Unsupported
+from thruway.core.journal import Journal
+from thruway.core.passes import check_order, run_passes
+from thruway.core.settings import Settings
+from thruway.core.sizes import SizeLike
+from thruway.core.target import Target
+from thruway.graph.evaluate import evaluate
+from thruway.graph.retrace import retrace
+from thruway.graph.rewrite import Context
+from thruway.graph.show import show as show_graph
+from thruway.graph.stages import CPU_PASSES, GENERAL_PASSES
+from thruway.graph.verify import verify as verify_graph
+from thruway.loops.lower import lower
+from thruway.loops.show import show as show_program
+from thruway.loops.verify import verify as verify_program
+from thruway.runtime.load import load_artifact
+from thruway.schedule.build import build_plan
+from thruway.shapes.meta import TensorMeta
+
+PASSES = GENERAL_PASSES + CPU_PASSES
+check_order(PASSES)
+
+
+class GraphCompiler:
+    """Compiles captured graphs into `journal`'s sight."""
+
+    def __init__(self, journal: Journal):
+        self.journal = journal
+        self._machines: dict[tuple[str, str], Machine] = {}
+
+    def compile(
+        self, graph_module: GraphModule, metas: Sequence[TensorMeta | SizeLike], weights: Sequence[bool], name: str, settings: Settings,
+        default_float: str = "float32",
+    ) -> Callable[..., tuple[torch.Tensor, ...]]:
+        """A callable over the graph's inputs. Unsupported where a stage cannot take the graph."""
+        machine = self._machine(settings)
+        with self.journal.time("retrace", name):
+            graph = retrace(graph_module, metas, weights)
+        graph = self._passes(graph, machine.target, name, settings)
+        if not machine.target.kernels:
+            return functools.partial(_run_operators, graph)
+        with self.journal.time("lower", name):
+            program = lower(graph, machine.target, default_float)
+        if settings.check:
+            verify_program(program)
+        self.journal.offer("loops", name, lambda: show_program(program))
+        with self.journal.time("plan", name):
+            plan = build_plan(program, machine.target, settings)
+        self.journal.offer("plan", name, lambda: str(plan))
+        with self.journal.time("generate", name):
+            sources = generate(plan, machine.target)
+        self.journal.offer("code", name, lambda: "\n".join(sources.units))
+        return self._load(sources, machine, name, settings, str(graph))
+
+    def _passes(self, graph: Graph, target: Target, name: str, settings: Settings) -> Graph:
+        context = Context(target, settings.numerics, _derived_limit())
+        verify = verify_graph if settings.check > 1 else None
+
+        def report(stage: str, seconds: float, changed: bool, value: Graph) -> None:
+            self.journal.add("stage", name, "" if changed else "(unchanged)", stage=stage, seconds=seconds)
+
+        graph = run_passes(PASSES, graph, context, verify=verify, report=report)
+        self.journal.offer("graph", name, lambda: show_graph(graph))
+        return graph
+
+    def _load(self, sources: Sources, machine: Machine, name: str, settings: Settings, text: str) -> Callable[..., tuple[torch.Tensor, ...]]:
+        key = graph_key(text, settings, machine.target, torch.__version__, "")
+        artifact = Artifact(key, sources.units, sources.launch)
+        with self.journal.time("compile", name):
+            runnable = load_artifact(artifact, machine.workers, report=lambda detail: self.journal.add("repack", name, str(detail)))
+        return runnable.call
+
+    def _machine(self, settings: Settings) -> Machine:
+        key = (settings.cache_dir, settings.compiler)
+        if key not in self._machines:
+            self._machines[key] = Machine(settings, self.journal)
+        return self._machines[key]
+
+
+class Machine:
+    """The store, the workers (None without a compiler) and the target of this machine."""
+
+    def __init__(self, settings: Settings, journal: Journal):
+        self.store = open_store(settings)
+        toolchain = open_toolchain(settings.compiler, self.store)
+        self.workers = Workers(toolchain, self.store, lambda kind, detail: journal.add(kind, "", detail)) if toolchain else None
+        self.target = cpu_target(kernels=toolchain is not None)
+        if toolchain is None:
+            journal.add("eager", "", NO_COMPILER, reason=BreakReason("TW801", NO_COMPILER))
+
+
+def _derived_limit() -> int:
+    """Bytes that folded and packed weights may take: a quarter of what the process has used at most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 4
+
+
+def _run_operators(graph: Graph, *inputs: Any) -> tuple[Any, ...]:
+    with torch.no_grad():
+        return evaluate(graph, inputs)
