@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from .samples import ANY, FLOATS, INTS, Sampler
+from shapes.samples import ANY, FLOATS, INTS, Sampler
 
 Call = tuple[tuple, dict]
 CALLS: dict[str, Callable[[Sampler], Call]] = {}

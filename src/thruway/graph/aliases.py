@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 
-import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
@@ -80,21 +79,3 @@ def view_parent(node: Node, places: dict[Node, Place]) -> Node | None:
 
 def _known(value: object, places: dict[Node, Place]) -> Node | None:
     return value if isinstance(value, Node) and value in places else None
-
-
-def functional_form(op: OpOverload) -> OpOverload | None:
-    """The operator that returns what `op` (in place, or with out=) would write; None where torch has none."""
-    name, overload = op._schema.name.removeprefix("aten::"), op._overloadname
-    if not op._schema.name.startswith("aten::"):
-        return None
-    traits = traits_of(op)
-    special = {"normal_": ("normal_functional", "default"), "bernoulli_.float": ("bernoulli", "p")}
-    if traits.inplace:
-        key = name if overload == "default" else f"{name}.{overload}"
-        base, overload = special.get(key, (name[:-1], overload))
-    elif traits.outs:
-        base, overload = name, overload.removesuffix("out").removesuffix("_") or "default"
-    else:
-        return None
-    found = getattr(getattr(torch.ops.aten, base, None), overload, None)
-    return found if found is not None and traits_of(found).functional else None

@@ -16,11 +16,12 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from thruway.core.errors import Unsupported
-from thruway.graph.aliases import CONSTANT, FRESH, Place, functional_form, node_traits, place_nodes, root_kind, written_arguments
+from thruway.graph.aliases import CONSTANT, FRESH, Place, node_traits, place_nodes, root_kind, written_arguments
 from thruway.shapes.infer import infer
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import torch_dtype
 from thruway.shapes.refuse import METADATA_MUTATION
+from thruway.shapes.traits import functional_form
 
 aten = torch.ops.aten
 
@@ -33,11 +34,17 @@ PARTIAL = frozenset({
 
 @dataclass(slots=True)
 class Storage:
-    """One storage while the new graph is written: the node that holds it now, and how often it was written."""
+    """One storage while the new graph is written: the node that holds it now, and how often it was written. `undone`: the inverse
+    views that lead from the node that owns the memory to `node`, where it was overwritten through views."""
 
     kind: str
     node: Node
     version: int = 0
+    undone: tuple[Node, ...] = ()
+
+    def become(self, node: Node, undone: tuple[Node, ...] = ()) -> None:
+        self.node, self.kind, self.undone = node, FRESH, undone
+        self.version += 1
 
 
 @dataclass(slots=True)
@@ -65,8 +72,9 @@ class Rewriter:
         return self.views[key]
 
     def _copy(self, old: Node, mapped) -> Node:
-        new = self.graph.node_copy(old)
-        new.args, new.kwargs = map_arg(old.args, mapped), map_arg(old.kwargs, mapped)
+        args, kwargs = map_arg(old.args, mapped), map_arg(old.kwargs, mapped)      # first: this may add nodes
+        new = self.graph.create_node(old.op, old.target, args, kwargs, old.name)
+        new.meta.update(old.meta)
         return new
 
     def emit(self, like: Node, op: OpOverload, args: tuple, kwargs: dict | None = None, value: object = None) -> Node:
@@ -106,14 +114,21 @@ class Rewriter:
             self.storages[old] = Storage(FRESH, new)
 
     def _advance(self, target: Node) -> None:
-        self.storages[self.places[target].root].version += 1
+        """After a write in place: whatever is read from now on stands behind it."""
+        storage = self.storages[self.places[target].root]
+        storage.version += 1
+        if storage.undone:
+            node, again = storage.undone[0].args[0], []
+            for view in storage.undone:
+                node = self.emit(view, view.target, (node, *view.args[1:]), value=view.meta["value"])
+                again.append(node)
+            storage.node, storage.undone = node, tuple(again)
 
     def _own(self, target: Node) -> None:
         """A literal is cloned before it is written."""
         storage = self.storages[self.places[target].root]
         if storage.kind == CONSTANT:
-            storage.node, storage.kind = self.emit(target, aten.clone.default, (storage.node,)), FRESH
-            storage.version += 1
+            storage.become(self.emit(target, aten.clone.default, (storage.node,)))
 
     def _overwrite(self, old: Node, target: Node) -> bool:
         """The functional form of in-place `old`, where its target is all of a fresh storage."""
@@ -136,15 +151,16 @@ class Rewriter:
         if made.meta["value"].dtype != wanted.dtype:
             made = self.emit(old, aten._to_copy.default, (made,), {"dtype": torch_dtype(wanted.dtype)})
         whole = made if same_layout(made.meta["value"], wanted) else None
-        node = target
+        node, undone = target, []
         while whole is not None and self.places[node].parent is not None:
-            whole = self._undo(old, node, whole)
+            before, whole = whole, self._undo(old, node, whole)
             node = self.places[node].parent
+            if whole is not before:
+                undone.append(whole)
         if whole is None:
             return False
         storage = self.storages[node]
-        storage.node, storage.kind = whole, FRESH
-        storage.version += 1
+        storage.become(whole, tuple(undone))
         if self.places[_view_of(target, self.places)].parent is not None:
             self.views[_view_of(target, self.places), storage.version] = made
         return True
@@ -185,14 +201,18 @@ class Rewriter:
         storage = self.storages[self.places[target].root]
         before = target.meta["value"]
         if before.sizes != made.meta["value"].sizes:
-            if self.places[target].parent is not None or storage.kind != FRESH:
+            if storage.kind != FRESH or not self._stands_alone(target):
                 raise Unsupported(METADATA_MUTATION, "out= resizes an input or a view")
-            storage.node = self._cast(old, made, before.dtype)
-            storage.version += 1
+            storage.become(self._cast(old, made, before.dtype))
         elif storage.kind != FRESH or not self._covers(target) or not self._become(old, target, made):
             self._own(target)
             self.emit(old, aten.copy_.default, (self.now(target), made))
             self._advance(target)
+
+    def _stands_alone(self, target: Node) -> bool:
+        """Whether `target` is all that anyone knows of its storage (a factory's result may come through one detach)."""
+        root = _view_of(target, self.places)
+        return self.places[root].parent is None and (root is target or set(root.users) == {target})
 
     def _cast(self, old: Node, made: Node, dtype: str) -> Node:
         if made.meta["value"].dtype == dtype:

@@ -101,8 +101,8 @@ class Recorder(TraceMode):
         if op._name == "aten::detach_":
             return
         if target._node.op == "placeholder" or op._name not in VIEWS_FOR:
-            if target._meta == target._node.meta["value"]:
-                return                                       # a resize_ to the sizes it has
+            if op._name.startswith("aten::resize_") and _values(target) == target._node.meta["value"]:
+                return                                       # to the sizes it has
             raise Unsupported(METADATA_MUTATION, f"{op._name} changes the sizes or storage of a tensor", "make a new tensor instead")
         packet, _, overload = VIEWS_FOR[op._name].partition(".")
         view = getattr(getattr(torch.ops.aten, packet), overload or "default")

@@ -17,7 +17,7 @@ from thruway.shapes.refuse import require
 from thruway.shapes.rules import attention, convolve, create, gather, matmul, normalize, packed, pointwise, reduce, views
 from thruway.shapes.rules.promote import category
 from thruway.shapes.symbolic import Facts, bare_value, comparable_value, has_symbols
-from thruway.shapes.traits import traits_of
+from thruway.shapes.traits import functional_form, traits_of
 
 Rule = Callable[..., object]
 FAMILIES = (pointwise, views, create, reduce, matmul, convolve, normalize, gather, attention, packed)
@@ -31,14 +31,10 @@ def rule_for(op: OpOverload) -> Rule | None:
     if name in RULES:
         return RULES[name]
     traits = traits_of(op)
-    base, _, overload = name.partition(".")
-    if traits.inplace and not traits.changes_metadata and base.endswith("_"):
-        functional = RULES.get(base[:-1] + ("." + overload if overload else ""))
-        return functional and _inplace_rule(functional)
-    if traits.outs:
-        functional = RULES.get(base) if overload == "out" else RULES.get(f"{base}.{overload.removesuffix('_out')}")
-        return functional and _out_rule(functional, traits.outs)
-    return None
+    form = None if traits.changes_metadata else functional_form(op)
+    if form is None or form._name not in RULES:
+        return None
+    return _out_rule(RULES[form._name], traits.outs) if traits.outs else _inplace_rule(RULES[form._name])
 
 
 def infer(op: OpOverload, args: tuple[object, ...], kwargs: dict[str, object] | None = None, facts: Facts | None = None) -> object:

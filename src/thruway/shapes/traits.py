@@ -64,4 +64,32 @@ def traits_of(op: OpOverload) -> Traits:
 
 
 def _is_composite(op: OpOverload) -> bool:
-    return torch._C._dispatch_has_kernel_for_dispatch_key(op._name, "CompositeImplicitAutograd")
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return torch._C._dispatch_has_kernel(op._name) and has_kernel(op._name, "CompositeImplicitAutograd")
+
+
+_FORMS = {"aten::normal_": "normal_functional.default", "aten::bernoulli_.float": "bernoulli.p"}
+
+
+@cache
+def functional_form(op: OpOverload) -> OpOverload | None:
+    """The operator that returns what `op` (in place, or with out=) would write; None where torch has none."""
+    space, _, name = op._schema.name.partition("::")
+    traits = traits_of(op)
+    if op._name in _FORMS:
+        name, _, overload = _FORMS[op._name].partition(".")
+        return getattr(getattr(torch.ops.aten, name), overload)
+    if traits.outs:
+        candidates = getattr(torch.ops, space), name
+    elif traits.inplace and name.endswith("_"):
+        candidates = getattr(torch.ops, space), name[:-1]
+    else:
+        return None
+    packet = getattr(*candidates, None)
+    wanted = [(a.name, str(a.type)) for a in op._schema.arguments if a.name not in traits.outs]
+    for overload in packet.overloads() if packet is not None else ():
+        found = getattr(packet, overload)
+        arguments = [(a.name, str(a.type)) for a in found._schema.arguments]
+        if arguments == wanted and torch._C._dispatch_has_kernel(found._name) and traits_of(found).functional:
+            return found
+    return None
