@@ -49,10 +49,15 @@ def cpu_target(kernels: bool) -> Target:
 
 
 def _library_calls() -> frozenset[str]:
-    """mkl and onednn where torch was built with them; onednn_bf16 and onednn_fp16 where the CPU computes in these types itself."""
+    """mkl and onednn where torch was built with them; onednn_bf16 and onednn_fp16 where the CPU computes in these types itself, amx
+    where it has matrix tiles; mkl_fast where MKL takes its AVX-512 path, which it does on Intel's CPUs alone."""
     found = set()
     if torch.backends.mkl.is_available():
         found.add("mkl")
+        if "vendor_id: GenuineIntel" in cpu_identity():
+            found.add("mkl_fast")
+    if torch.cpu._is_amx_tile_supported():
+        found.add("amx")
     if torch.backends.mkldnn.is_available():
         found.add("onednn")
         if torch.ops.mkldnn._is_mkldnn_bf16_supported():
