@@ -9,6 +9,7 @@ import types
 import torch
 
 from thruway.capture.capture import capture
+from thruway.core.errors import Unsupported
 from thruway.core.settings import Settings
 from thruway.frame.guard import MISSING, GlobalState
 from thruway.frame import source as S
@@ -18,6 +19,8 @@ MODES = GlobalState(True, False, (), (False, False), "float32", "cpu", 0, 0)
 
 def bound_arguments(function, args, kwargs):
     """Arguments in co_varnames order."""
+    if not kwargs and not function.__code__.co_flags & 12 and len(args) == function.__code__.co_argcount:
+        return list(args)
     bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
     code = function.__code__
@@ -179,3 +182,40 @@ def check(function, *args, **kwargs):
     assert same(expected, result), (expected, result)
     assert same(list(eager_args), list(args)) and same(eager_kwargs, kwargs), "arguments differ after the call"
     return captured
+
+
+class Compiled:
+    """A slow compiled callable: captures at each new call whose guards miss, continuations too. `breaks` and `graphs` count captures."""
+
+    def __init__(self, function, counts=None):
+        self.function, self.entries = function, []
+        self.counts = counts if counts is not None else {"graphs": 0, "breaks": [], "eager": []}
+
+    def __call__(self, *args, **kwargs):
+        for captured in self.entries:
+            if not failing_guards(captured, self.function, args, kwargs):
+                return run_captured(captured, self.function, args, kwargs)
+        function, first = plain_function(self.function)
+        try:
+            captured = capture(function, bound_arguments(function, (*first, *args), kwargs), MODES, Settings(), (), self.compile)
+        except Unsupported as error:
+            self.counts["eager"].append(error.reason)
+            return self.function(*args, **kwargs)
+        self.entries.append(captured)
+        self.counts["graphs"] += captured.graph is not None
+        self.counts["breaks"] += captured.break_reasons
+        return run_captured(captured, self.function, args, kwargs)
+
+    def compile(self, function):
+        return Compiled(function, self.counts)
+
+
+def check_breaks(function, *args, **kwargs):
+    """As `check`, through continuations; gives the counts."""
+    eager_args, eager_kwargs = copy.deepcopy((args, kwargs))
+    expected = function(*eager_args, **eager_kwargs)
+    compiled = Compiled(function)
+    result = compiled(*args, **kwargs)
+    assert same(expected, result), (expected, result)
+    assert same(list(eager_args), list(args)) and same(eager_kwargs, kwargs), "arguments differ after the call"
+    return compiled.counts

@@ -11,13 +11,16 @@ import torch
 
 from thruway.capture.captured import Captured, GraphInput
 from thruway.capture.emit import argument_names, emit
-from thruway.capture.interpreter import finish_inline, program, resume_generator, run, run_call
+from thruway.capture.interpreter import BreakHere, finish_inline, program, resume_generator, run_call, run_top
 from thruway.capture.known_calls import KNOWN
 from thruway.capture.breaks import unsupported
+from thruway.capture.locals import LazyLocals
+from thruway.capture.resume import Break, emit_break
 from thruway.capture.state import Frame, Input, Namespace, State, UserRaise
-from thruway.capture.values.base import TensorValue, Value
+from thruway.capture.values.base import Constant, DictValue, TensorValue, TupleValue, Value
+from thruway.capture.values.effect import record
 from thruway.capture.wrap import cell_value, wrap
-from thruway.core.errors import Unsupported
+from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.settings import Settings
 from thruway.frame.guard import GlobalState, GuardSet
 from thruway.frame.source import Attr, Cell, DictAttr, Global, Item, Local, Source
@@ -36,20 +39,42 @@ def capture(
 ) -> Captured:
     """Captures one call of `function`. `arguments` are bound, in co_varnames order (*args as a tuple, **kwargs as a dict).
 
-    `dynamic` dimensions become symbolic. Unsupported where the frame must run eager whole. Nothing that a user could see happens,
+    `dynamic` dimensions become symbolic. At an instruction that cannot be captured, `finish` runs it in plain Python and carries on in
+    continuations, each passed through `compile_function`; without that (fullgraph), and where the frame's state cannot be rebuilt,
+    Unsupported says that the frame must run eager whole. Nothing that a user could see happens,
     torch's modes included. `Captured.finish` takes the arguments, the function's closure cells, and the graph's outputs.
     """
     if function.__code__.co_flags & GENERATORS:
         raise Unsupported("TW113", f"generators and coroutines as compiled functions are left to Python: {function.__name__}")
     state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, frozenset(dynamic))
     grad = torch.is_grad_enabled()
+    broken = None
     try:
         with TraceMode():
-            result = _run_top(state, first_frame(state, function, arguments))
+            frame = first_frame(state, function, arguments)
+            try:
+                result = _run_top(state, frame)
+            except BreakHere as stop:
+                if compile_function is None:
+                    raise stop.error from None
+                broken = Break(stop.frames, stop.index, stop.error.reason, stop.keyword_names)
+            _restore_grad_mode(state, grad)
+            if broken is None:
+                finish, outputs, single = emit(state, function, result)
+            else:
+                finish, outputs = emit_break(state, function, broken, compile_function)
+                single = False
     finally:
         torch._C._set_grad_enabled(grad)
-    finish, outputs, single = emit(state, function, result)
-    return _captured(state, function, modes, finish, outputs, single)
+    return _captured(state, function, modes, finish, outputs, single, (broken.reason,) if broken else ())
+
+
+def _restore_grad_mode(state: State, grad: bool) -> None:
+    """The graph leaves the mode as it was; where the user's code stands in another one, `finish` sets that first."""
+    now = torch.is_grad_enabled()
+    if now != grad:
+        state.graph.create_node("call_function", torch._C._set_grad_enabled, (grad,)).meta["line"] = None
+        record(state, "call", Constant(torch._C._set_grad_enabled), TupleValue((Constant(now),)), DictValue())
 
 
 def first_frame(state: State, function: types.FunctionType, arguments: Sequence[Any]) -> Frame:
@@ -64,36 +89,9 @@ def first_frame(state: State, function: types.FunctionType, arguments: Sequence[
     return frame
 
 
-class LazyLocals(dict):
-    """Arguments become Values, guarded, when they are first read: an argument that nobody reads guards nothing."""
-
-    def __init__(self, state: State, pending: dict[str, tuple[Any, Source]]):
-        super().__init__()
-        self.state, self.pending = state, pending
-
-    def get(self, name: str, default: Value | None = None) -> Value | None:
-        if name in self.pending and not dict.__contains__(self, name):
-            self[name] = wrap(self.state, *self.pending.pop(name))
-        return super().get(name, default)
-
-    def pop(self, name: str, default: Value | None = None) -> Value | None:
-        found = self.get(name, default)
-        super().pop(name, None)
-        return found
-
-    def __setitem__(self, name: str, value: Value) -> None:
-        self.pending.pop(name, None)
-        super().__setitem__(name, value)
-
-    def items(self):
-        for name in tuple(self.pending):
-            self.get(name)
-        return super().items()
-
-
 def _run_top(state: State, frame: Frame) -> Value:
     try:
-        return run(state, frame)
+        return run_top(state, frame)
     except UserRaise as raised:
         cls = getattr(raised.value, "cls", None)
         raise unsupported(state, "TW107", f"{cls.value.__name__ if cls else 'an exception'}{_arguments(raised.value)}") from None
@@ -103,7 +101,8 @@ def _arguments(error: Value) -> str:
     return ": " + ", ".join(str(getattr(a, "value", "…")) for a in getattr(error, "new_args", ())) if getattr(error, "new_args", ()) else ""
 
 
-def _captured(state: State, function: types.FunctionType, modes: GlobalState, finish: Any, outputs: list, single: bool) -> Captured:
+def _captured(state: State, function: types.FunctionType, modes: GlobalState, finish: Any, outputs: list, single: bool,
+              reasons: tuple[BreakReason, ...]) -> Captured:
     graph = state.graph
     graph.output(tuple(outputs))
     kept_inputs = []
@@ -116,7 +115,7 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     has_calls = any(node.op not in ("placeholder", "output") for node in graph.nodes)
     module = torch.fx.GraphModule(torch.nn.Module(), graph) if has_calls or outputs else None
     guards = GuardSet(modes, tuple(state.guards.values()))
-    return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept))
+    return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept), reasons)
 
 
 def _graph_input(one: Input, written: set[Any]) -> GraphInput:

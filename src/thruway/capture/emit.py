@@ -26,6 +26,7 @@ from thruway.capture.values.base import (
     SliceValue, TensorValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.effect import expose
+from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RowIterator
 from thruway.core.errors import CompilerBug
 from thruway.frame import source as S
 
@@ -197,11 +198,12 @@ class Emitter:
             case _:
                 raise CompilerBug("emit", f"not a step: {step!r}")
 
-    def function_text(self, name: str, result: str) -> str:
+    def compile(self, name: str, result: str) -> Callable[..., Any]:
         parameters = [f"a{i}" for i in range(len(self.arguments))] + [f"k{i}" for i in range(len(self.function.__code__.co_freevars))]
         parameters += [f"o{i}" for i in range(len(self.outputs))]
         lines = [*self.prologue, *self.body, f"return {result}"]
-        return f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in lines)
+        text = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in lines)
+        return compile_text(text, name, self.constants)
 
 
 def raw_item(base: Any, key: Any) -> Any:
@@ -285,9 +287,37 @@ def _new_text(out: Emitter, value: ObjectValue, cls: str, storage: Any, name: st
             return f"list.__new__({cls})", [f"list.extend({name}, ({out.values(storage or ())}))"]
 
 
+def _build_list_iterator(out: Emitter, value: ListIterator, recipe: tuple, name: str) -> list[str]:
+    if value.step < 0:
+        rest = out.values(value.over.items[value.index::-1]) if value.index >= 0 else ""
+        return [f"iter(({rest}))"]
+    return [f"{out.constant(iterator_at)}({out.value(value.over)}, {value.index})"]
+
+
+def _build_counted_iterator(out: Emitter, value: CountedIterator, recipe: tuple, name: str) -> list[str]:
+    return [f"{out.constant(iterator_at)}({out.constant(value.sequence)}, {value.index})"]
+
+
+def iterator_at(sequence: Any, index: int) -> Any:
+    """`iter(sequence)` after `index` steps."""
+    iterator = iter(sequence)
+    iterator.__setstate__(index)
+    return iterator
+
+
+def _build_enumerate(out: Emitter, value: EnumerateIterator, recipe: tuple, name: str) -> list[str]:
+    return [f"enumerate({out.value(value.inner)}, {value.index})"]
+
+
+def _build_rows(out: Emitter, value: RowIterator, recipe: tuple, name: str) -> list[str]:
+    parts = out.values(value.inner)
+    return [f"zip({parts})" if value.function is None else f"map({out.value(value.function)}, {parts})"]
+
+
 BUILDERS: dict[type, Callable[..., list[str]]] = {
     ListValue: _build_list, DictValue: _build_dict, SetValue: _build_set, CellValue: _build_cell, FunctionValue: _build_function,
-    ObjectValue: _build_object,
+    ObjectValue: _build_object, ListIterator: _build_list_iterator, CountedIterator: _build_counted_iterator, EnumerateIterator: _build_enumerate,
+    RowIterator: _build_rows,
 }
 
 
@@ -367,7 +397,7 @@ def emit(state: State, function: types.FunctionType, result: Value) -> tuple[Cal
         out.step(step)
     text = out.value(result)
     name = f"finish_{function.__name__}" if function.__name__.isidentifier() else "finish"
-    return compile_text(out.function_text(name, text), name, out.constants), out.outputs, False
+    return out.compile(name, text), out.outputs, False
 
 
 def _plain_outputs(state: State, result: Value) -> list[torch.fx.Node] | None:

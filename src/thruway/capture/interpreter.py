@@ -8,13 +8,13 @@ from typing import Any
 from thruway.bytecode.decode import decode
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes import HANDLERS
-from thruway.capture.state import Frame, Inline, Return, State, UserRaise, Yield
+from thruway.capture.state import Frame, Inline, Marker, Return, State, UserRaise, Yield
 from thruway.capture.values.base import Constant, GeneratorValue, Value
 from thruway.capture.values.call import call
 from thruway.capture.values.errors import raise_error
+from thruway.core.errors import Unsupported
 
 _PROGRAMS: dict[int, tuple[CodeType, Any]] = {}
-STEP_LIMIT = 5_000_000
 
 
 def program(code: CodeType) -> tuple[tuple, tuple]:
@@ -42,6 +42,8 @@ def run(state: State, first: Frame, raised: UserRaise | None = None) -> Value:
         while True:
             frame = frames[-1]
             handler, ins = frame.program[frame.pc]
+            if base == 0:
+                state.marker.set(state, frame)
             frame.pc += 1
             try:
                 outcome = handler(state, frame, ins)
@@ -50,6 +52,7 @@ def run(state: State, first: Frame, raised: UserRaise | None = None) -> Value:
                 continue
             while outcome is not None:
                 if type(outcome) is Inline:
+                    outcome.frame.caller = frames[-1]
                     frames.append(outcome.frame)
                     break
                 frames.pop()
@@ -96,6 +99,26 @@ def _unwind(state: State, base: int, raised: UserRaise) -> None:
         if frame.generator is not None:
             frame.generator.finished = True
     raise raised
+
+
+class BreakHere(Exception):
+    """Capture of the compiled frame stops: the frames as they stood before the instruction that raised `error`."""
+
+    def __init__(self, error: Unsupported, frames: tuple[Frame, ...], index: int, keyword_names: tuple[str, ...]):
+        super().__init__()
+        self.error, self.frames, self.index, self.keyword_names = error, frames, index, keyword_names
+
+
+def run_top(state: State, first: Frame) -> Value:
+    """`run` for the compiled frame: before each instruction its state is marked, and what cannot be captured raises BreakHere."""
+    state.marker = marker = Marker()
+    try:
+        return run(state, first)
+    except Unsupported as error:
+        if marker.frame is None:
+            raise
+        frames = marker.restore(state)
+        raise BreakHere(error, frames, frames[-1].pc, marker.keyword_names) from error
 
 
 class _Sink:

@@ -33,7 +33,7 @@ class Frame:
     """One symbolic frame. `then` receives the result in place of the caller's stack; `pc` is the next instruction."""
 
     __slots__ = ("code", "function", "program", "exceptions", "namespace", "locals", "cells", "stack", "pc", "then", "keyword_names",
-                 "handled", "generator", "saved", "depth_limit")
+                 "handled", "generator", "caller")
 
     def __init__(self, code: CodeType, function: FunctionValue | None, program: Any, namespace: Any):
         self.code, self.function, self.namespace = code, function, namespace
@@ -46,7 +46,14 @@ class Frame:
         self.keyword_names: tuple[str, ...] = ()
         self.handled: list[Value] = []
         self.generator: Any = None
-        self.saved: list[Value] = []
+        self.caller: Frame | None = None
+
+    def chain(self) -> tuple[Frame, ...]:
+        """This frame and those that called it, outermost first."""
+        frames = [self]
+        while frames[-1].caller is not None:
+            frames.append(frames[-1].caller)
+        return tuple(reversed(frames))
 
     def line(self) -> int | None:
         _, instruction = self.program[max(self.pc - 1, 0)]
@@ -72,6 +79,29 @@ class Yield:
     """The running generator frame is suspended with this result."""
 
     value: Value
+
+
+class Marker:
+    """The state before the instruction that runs: enough to take it back."""
+
+    __slots__ = ("frame", "stack", "pc", "effects", "last_node", "depth", "keyword_names")
+
+    def __init__(self) -> None:
+        self.frame: Frame | None = None
+
+    def set(self, state: State, frame: Frame) -> None:
+        self.frame, self.stack, self.pc = frame, frame.stack.copy(), frame.pc
+        self.effects, self.last_node = state.effects.mark(), state.graph._root._prev
+        self.keyword_names = frame.keyword_names
+
+    def restore(self, state: State) -> tuple[Frame, ...]:
+        """Takes back the instruction; gives the frames, outermost first."""
+        frame = self.frame
+        frame.stack, frame.pc = self.stack, self.pc
+        state.effects.rollback(self.effects)
+        while state.graph._root._prev is not self.last_node and state.graph._root._prev.op != "placeholder":
+            state.graph.erase_node(state.graph._root._prev)
+        return frame.chain()
 
 
 class Namespace:
@@ -117,6 +147,7 @@ class State:
     effects: Effects = field(default_factory=Effects)
     symbols: dict[str, Any] = field(default_factory=dict)
     lines: dict[Any, UserLine] = field(default_factory=dict)
+    marker: Marker | None = None
     lookups: dict[Any, Any] = field(default_factory=dict)
     by_trace: dict[int, Value] = field(default_factory=dict)
 

@@ -17,7 +17,7 @@ from thruway.capture.values.call import call, call_pure, run_inline
 from thruway.capture.values.constants import as_python, specialize
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.generators import advance, throw
-from thruway.capture.values.iterate import CombinedIterator, Exhausted, ListIterator, items_of, iterator_of, next_value
+from thruway.capture.values.iterate import CombinedIterator, EnumerateIterator, Exhausted, ListIterator, RowIterator, items_of, iterator_of, next_value
 from thruway.capture.values.truth import truth
 from thruway.frame.guard import MISSING
 
@@ -69,27 +69,23 @@ def each(state: State, iterable: Value) -> Iterator[Value]:
         yield item
 
 
-def zipped(state: State, *iterables: Value, strict: Value = FALSE) -> Iterator[Value]:
-    parts = [each(state, one) for one in iterables]
-    if truth(state, strict):
-        rows = [list(part) for part in parts]
-        if len({len(row) for row in rows}) > 1:
-            raise_error(state, ValueError, "zip() arguments have different lengths")
-        parts = [iter(row) for row in rows]
-    for row in zip(*parts):
-        yield TupleValue(row)
+def zipped(state: State, args: Args, kwargs: Kwargs) -> Value:
+    inner = tuple(iterator_of(state, one) for one in args)
+    if not truth(state, kwargs.get("strict", FALSE)):
+        return RowIterator(None, inner)
+    rows = [list(each(state, one)) for one in inner]
+    if len({len(row) for row in rows}) > 1:
+        raise_error(state, ValueError, "zip() arguments have different lengths")
+    return ListIterator(TupleValue(tuple(TupleValue(row) for row in zip(*rows))))
 
 
-def enumerated(state: State, iterable: Value, start: Value = Constant(0)) -> Iterator[Value]:
-    index = as_python(state, start)
-    for item in each(state, iterable):
-        yield TupleValue((Constant(index), item))
-        index += 1
+def enumerated(state: State, args: Args, kwargs: Kwargs) -> Value:
+    start = args[1] if len(args) > 1 else kwargs.get("start", Constant(0))
+    return EnumerateIterator(iterator_of(state, args[0]), as_python(state, start))
 
 
-def mapped(state: State, function: Value, *iterables: Value) -> Iterator[Value]:
-    for row in zip(*(each(state, one) for one in iterables)):
-        yield state.call(function, list(row))
+def mapped(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return RowIterator(args[0], tuple(iterator_of(state, one) for one in args[1:]))
 
 
 def filtered(state: State, function: Value, iterable: Value) -> Iterator[Value]:
@@ -213,7 +209,7 @@ def close(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 _GENERATOR = type(_ for _ in ())
 ROWS = {
-    iter: new_iterator, next: next_item, range: new_range, zip: lazy(zip, zipped), enumerate: lazy(enumerate, enumerated), map: lazy(map, mapped),
+    iter: new_iterator, next: next_item, range: new_range, zip: zipped, enumerate: enumerated, map: mapped,
     filter: lazy(filter, filtered), reversed: reverse,
     itertools.chain: lazy(itertools.chain, chained), itertools.chain.from_iterable: lazy(itertools.chain, chained_from),
     itertools.islice: lazy(itertools.islice, sliced), itertools.count: lazy(itertools.count, counted),

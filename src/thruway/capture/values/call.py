@@ -241,7 +241,7 @@ def initialize(state: State, cls: Constant, made: Value, args: list[Value], kwar
     if isinstance(init, types.FunctionType):
         result = call(state, _class_function(state, cls, init, "__init__"), [made, *args], kwargs)
         if isinstance(result, Inline):
-            result.frame.then = _Made(made)
+            result.frame.then = Made(made)
             return result
         return made
     row = _row(state, init)
@@ -250,7 +250,7 @@ def initialize(state: State, cls: Constant, made: Value, args: list[Value], kwar
     return made
 
 
-class _Made:
+class Made:
     """After `__init__`: its result is dropped and the new object pushed."""
 
     __slots__ = ("made",)

@@ -6,7 +6,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.effects import Build, Write
 from thruway.capture.state import State
 from thruway.capture.values.base import (
-    CellValue, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue,
+    CellValue, Constant, DictValue, FunctionValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue,
     TensorValue, TupleValue, Value, ViewValue,
 )
 
@@ -38,7 +38,7 @@ def expose(state: State, value: Value, inside: tuple[Value, ...] = ()) -> None:
         state.effects.steps.append(Build(value, contents(value)))
 
 
-MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue)
+MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue, IteratorValue)
 
 
 def _mark(state: State, value: Value) -> None:
@@ -68,6 +68,8 @@ def children(state: State, value: Value) -> list[Value]:
             return [value.mapping]
         case CellValue():
             return [value.content] if value.content is not None else []
+        case IteratorValue() if hasattr(value, "built_from"):
+            return value.built_from()
         case FunctionValue():
             return [*(value.defaults or ()), *(value.keyword_defaults or {}).values(), *(value.cells or ()),
                     *(children(state, value.attributes) if value.attributes else ())]
@@ -99,7 +101,7 @@ def contents(value: Value) -> tuple:
             return tuple(value.items.values())
         case CellValue():
             return (value.content,)
-        case FunctionValue():
+        case FunctionValue() | IteratorValue():
             return ()
         case ObjectValue():
             attributes = contents(value.attributes) if value.attributes is not None else ()

@@ -40,6 +40,9 @@ class ListIterator(IteratorValue):
         super().__init__()
         self.over, self.index, self.step = over, index, step
 
+    def built_from(self) -> list[Value]:
+        return [self.over]
+
     @property
     def python_type(self) -> type:
         return type(iter(())) if isinstance(self.over, TupleValue) else type(iter([]))
@@ -71,6 +74,9 @@ class CountedIterator(IteratorValue):
         super().__init__()
         self.sequence, self.index = sequence, 0
 
+    def built_from(self) -> list[Value]:
+        return []
+
     def next(self, state: State) -> Value:
         if self.index >= len(self.sequence):
             raise Exhausted
@@ -79,8 +85,49 @@ class CountedIterator(IteratorValue):
         return Constant(item)
 
 
+class EnumerateIterator(IteratorValue):
+    __slots__ = ("inner", "index")
+    python_type = enumerate
+
+    def __init__(self, inner: Value, index: int):
+        super().__init__()
+        self.inner, self.index = inner, index
+
+    def built_from(self) -> list[Value]:
+        return [self.inner]
+
+    def next(self, state: State) -> Value:
+        item = next_value(state, self.inner)
+        index = self.index
+        _advance_index(state, self, 1)
+        return TupleValue((Constant(index), item))
+
+
+class RowIterator(IteratorValue):
+    """zip (no function) or map over inner iterators."""
+
+    __slots__ = ("function", "inner")
+
+    def __init__(self, function: Value | None, inner: tuple[Value, ...]):
+        super().__init__()
+        self.function, self.inner = function, inner
+
+    def built_from(self) -> list[Value]:
+        return [*self.inner, *([self.function] if self.function is not None else [])]
+
+    @property
+    def python_type(self) -> type:
+        return zip if self.function is None else map
+
+    def next(self, state: State) -> Value:
+        if not self.inner:
+            raise Exhausted
+        row = [next_value(state, one) for one in self.inner]
+        return TupleValue(tuple(row)) if self.function is None else state.call(self.function, row)
+
+
 class CombinedIterator(IteratorValue):
-    """zip, enumerate, map, filter, chain, islice …: `pull(state)` gives the next item or raises Exhausted; `parts` are what it holds."""
+    """filter, chain, islice …: `pull(state)` gives the next item or raises Exhausted; `parts` are what it holds."""
 
     __slots__ = ("pull", "parts", "python_type")
 

@@ -1,0 +1,220 @@
+"""A break: `finish` ends the graph, runs one instruction in plain Python, and carries on in a continuation per frame, innermost first.
+
+A continuation is the frame's own code entered behind the instruction (`bytecode.resume`), itself a compiled callable. An exception
+raised meanwhile goes on in the frame's handler, if it stands in a `try` or `with` there.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from thruway.bytecode.decode import Instruction, decode
+from thruway.bytecode.flow import live_locals
+from thruway.bytecode.resume import resume_code
+from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
+from thruway.capture.breaks import unsupported
+from thruway.capture.emit import Emitter
+from thruway.capture.locals import LazyLocals
+from thruway.capture.opcodes.stack import drop
+from thruway.capture.state import Frame, State
+from thruway.capture.steps import EXHAUSTED, PlainStep, plain_step, step_function
+from thruway.capture.values.base import NULL, Value
+from thruway.capture.values.call import Made
+from thruway.capture.values.effect import expose
+from thruway.core.errors import BreakReason
+
+CompileFunction = Callable[[types.FunctionType], Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Where capture stopped: the frames as they stood before the instruction at `index` of the innermost one."""
+
+    frames: tuple[Frame, ...]
+    index: int
+    reason: BreakReason
+    keyword_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place to continue a frame: instruction `index` with `stack` (texts, None for NULL)."""
+
+    index: int
+    stack: tuple[str | None, ...]
+
+
+class BreakEmitter(Emitter):
+    """An Emitter that ends in a break instead of a return."""
+
+    def __init__(self, state: State, function: types.FunctionType, broken: Break, compile_function: CompileFunction):
+        super().__init__(state, function)
+        self.broken, self.compile_function = broken, compile_function
+        self.constants |= {"EXHAUSTED": EXHAUSTED, "continue_handling": continue_handling, "make_function": types.FunctionType}
+        self.last = len(broken.frames) - 1
+        self.step_row = self._step_row()
+
+    def _step_row(self) -> PlainStep:
+        frame = self.broken.frames[-1]
+        ins = self._instruction()
+        row = plain_step(frame, ins, self.broken.keyword_names)
+        if row is None:
+            raise unsupported(self.state, "TW100", ins.op)
+        return row
+
+    def _instruction(self) -> Instruction:
+        return decode(self.broken.frames[-1].code).instructions[self.broken.index]
+
+    def expose_frames(self) -> None:
+        """Everything that a continuation needs is built before it."""
+        for frame in self.broken.frames:
+            for value in [*frame.stack, *frame.handled, *frame.cells.values(), *self._live(frame).values()]:
+                if value is not NULL and not isinstance(value, str):
+                    expose(self.state, value)
+            if frame.then is not None and isinstance(frame.then, Made):
+                expose(self.state, frame.then.made)
+
+    def _live(self, frame: Frame) -> dict[str, Value]:
+        """Bound locals that the rest of the frame may read; those of the compiled function that were never read stay arguments."""
+        live = live_locals(frame.code)
+        wanted = live[self.broken.index] | live[min(self.broken.index + 1, len(live) - 1)] if frame is self.broken.frames[-1] else live[frame.pc]
+        handler = decode(frame.code)
+        extra = frozenset().union(*(live[r.target] for r in handler.exceptions if r.start <= max(frame.pc - 1, 0) < r.end))
+        instruction = decode(frame.code).instructions[self.broken.index] if frame is self.broken.frames[-1] else None
+        if instruction is not None and instruction.target is not None:
+            extra |= live[min(instruction.target + EXHAUSTED_SKIPS_END_FOR, len(live) - 1)] | live[instruction.target]
+        names = wanted | extra
+        found = {name: value for name, value in dict.items(frame.locals) if name in names and name not in frame.cells}
+        if isinstance(frame.locals, LazyLocals):
+            found |= {name: source for name, (_, source) in frame.locals.pending.items() if name in names and name not in frame.cells}
+        return found
+
+    # -- continuations ---------------------------------------------------------------------------------------------------------------
+
+    def continuation(self, frame: Frame, at: Position) -> str:
+        """The call that continues `frame` there."""
+        live = self._live(frame)
+        names = tuple(live)
+        code = resume_code(frame.code, at.index, tuple(text is not None for text in at.stack), names)
+        arguments = [text for text in at.stack if text is not None]
+        arguments += [self.value(v) if isinstance(v, Value) else self.source(v) for v in live.values()]
+        function = self._function(frame, code)
+        call = ", ".join(arguments)
+        if frame.handled:
+            return f"continue_handling({self.value(frame.handled[-1])}, {function}, {call})"
+        return f"{function}({call})"
+
+    def _function(self, frame: Frame, code: types.CodeType) -> str:
+        space = self.constant(frame.namespace.real)
+        if not code.co_freevars:
+            made = types.FunctionType(code, frame.namespace.real, frame.code.co_name)
+            return self.constant(self.compile_function(made))
+        cells = "".join(self.value(frame.cells[name]) + ", " for name in code.co_freevars)
+        return f"{self.constant(self.compile_function)}(make_function({self.constant(code)}, {space}, {frame.code.co_name!r}, None, ({cells})))"
+
+    def stack_texts(self, frame: Frame, count: int) -> tuple[str | None, ...]:
+        return tuple(None if value is NULL else self.value(value) for value in frame.stack[:count])
+
+    # -- text ------------------------------------------------------------------------------------------------------------------------
+
+    def lines_of(self, k: int) -> list[str]:
+        """Lines that set `r` to what frame `k` returns."""
+        frame = self.broken.frames[k]
+        inner = self._step_lines() if k == self.last else self.lines_of(k + 1)
+        after = self._after_step() if k == self.last else [f"r = {self._after_call(frame, k)}"]
+        at = self.broken.index if k == self.last else frame.pc - 1
+        handler = next((r for r in frame.exceptions if r.start <= at < r.end), None)
+        if handler is None:
+            return inner + after
+        stack = list(self.stack_texts(frame, handler.depth)) + ([str(at)] if handler.lasti else []) + ["e"]
+        caught = self.continuation(frame, Position(handler.target, tuple(stack)))
+        return ["try:", *indented(inner), "except BaseException as e:", f"    r = {caught}", "else:", *indented(after)]
+
+    def _after_call(self, frame: Frame, k: int) -> str:
+        """Frame `k` goes on with what frame `k + 1` returned in `r`."""
+        stack = self.stack_texts(frame, len(frame.stack))
+        match self.broken.frames[k + 1].then:
+            case None:
+                stack += ("r",)
+            case Made(made=made):
+                stack += (self.value(made),)
+            case _:
+                pass
+        return self.continuation(frame, Position(frame.pc, stack))
+
+    def _step_lines(self) -> list[str]:
+        frame, row = self.broken.frames[-1], self.step_row
+        values = frame.stack[len(frame.stack) - row.pops:]
+        text = row.text
+        if "{call}" in text:
+            bound = values[0] is NULL
+            text = text.replace("{call}", "p1" if bound else "p0")
+            if not bound:
+                text = text.replace("(", "(p1, ", 1) if not text.endswith("()") else text.replace("()", "(p1)")
+        line = self._instruction().position[0] or frame.code.co_firstlineno
+        function = self.constant(step_function(frame, row, text, line))
+        operands = ", ".join("None" if value is NULL else self.value(value) for value in values)
+        return [f"t = {function}({operands})"]
+
+    def _after_step(self) -> list[str]:
+        """Goes on behind the instruction with its result `t`."""
+        frame, row, ins = self.broken.frames[-1], self.step_row, self._instruction()
+        below = len(frame.stack) - row.pops
+        rest = self.stack_texts(frame, below)
+        following = self.broken.index + 1
+
+        def go(index: int, *pushed: str | None) -> str:
+            return f"r = {self.continuation(frame, Position(index, (*rest, *pushed)))}"
+        match row.use:
+            case "push":
+                return [go(following, "t")]
+            case "push_method":
+                return [go(following, None, "t")]
+            case "drop":
+                return [go(following)]
+            case "spread":
+                count = ins.arg if ins.op == "UNPACK_SEQUENCE" else (ins.arg & 0xFF) + 1 + (ins.arg >> 8)
+                return [go(following, *(f"t[{i}]" for i in reversed(range(count))))]
+            case "spread_forward":
+                return [go(following, "t[0]", "t[1]")]
+            case "branch":
+                return ["if t:", "    " + go(ins.target), "else:", "    " + go(following)]
+            case "branch_keep":
+                kept = self.value(frame.stack[-1])
+                return ["if t:", "    " + go(ins.target, kept), "else:", "    " + go(following)]
+            case "next":
+                iterator = self.value(frame.stack[-1])
+                done = go(ins.target + EXHAUSTED_SKIPS_END_FOR)
+                return ["if t is EXHAUSTED:", "    " + done, "else:", "    " + go(following, iterator, "t")]
+            case _:
+                raise TypeError(f"not a use: {row.use}")
+
+
+def indented(lines: list[str]) -> list[str]:
+    return ["    " + line for line in lines]
+
+
+def continue_handling(error: BaseException, function: Callable[..., Any], *args: Any) -> Any:
+    """Continues a frame that stands in an `except` block: `error` is the exception being handled there."""
+    try:
+        raise error
+    except BaseException:
+        return function(*args)
+
+
+def emit_break(state: State, function: types.FunctionType, broken: Break, compile_function: CompileFunction):
+    """`finish` and the graph nodes that it needs."""
+    for frame in broken.frames[1:]:
+        if frame.generator is not None or frame.then not in (None, drop) and not isinstance(frame.then, Made):
+            raise unsupported(state, "TW110", "a frame that a builtin protocol called")
+    out = BreakEmitter(state, function, broken, compile_function)
+    out.expose_frames()
+    for step in state.effects.steps:
+        out.step(step)
+    out.body += out.lines_of(0)
+    name = f"finish_{function.__name__}" if function.__name__.isidentifier() else "finish"
+    return out.compile(name, "r"), out.outputs
+

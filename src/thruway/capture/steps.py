@@ -1,0 +1,140 @@
+"""The one instruction that runs in plain Python at a break, as a tiny function on the user's line.
+
+A row: how many values it takes from the stack, the expression over p0, p1, … (bottom first), and how the result is used:
+"push" one value, "drop" it, "branch" on it, "spread" its items, or "next" (a loop's step: a jump where it is exhausted).
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import operator
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from thruway.bytecode.decode import Instruction
+from thruway.capture.state import Frame
+
+EXHAUSTED = object()
+
+
+@dataclass(frozen=True, slots=True)
+class PlainStep:
+    """`pops` operands; `text` over p0 …; `use` says what becomes of the result. `skip_null`: a NULL stands below the operands."""
+
+    pops: int
+    text: str
+    use: str = "push"
+
+
+def plain_step(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep | None:
+    """How to run `ins` in plain Python; None where that is not known. `names` are a call's keyword names."""
+    row = ROWS.get(ins.op)
+    return row(frame, ins, names) if row is not None else None
+
+
+def _call(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
+    """Operands: NULL or callable, callable or first argument, arguments. NULL is passed as nothing by the emitter."""
+    count = ins.arg
+    args = [f"p{i + 2}" for i in range(count - len(names))]
+    args += [f"{name}=p{i + 2 + count - len(names)}" for i, name in enumerate(names)]
+    return PlainStep(count + 2, "{call}" + f"({', '.join(args)})")
+
+
+def _call_ex(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
+    return PlainStep(4, "p1(*p2, **p3)") if ins.arg & 1 else PlainStep(3, "p1(*p2)")
+
+
+def _binary(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
+    symbol: str = ins.value
+    if symbol.endswith("="):
+        return PlainStep(2, f"operator.{IN_PLACE_NAMES[symbol]}(p0, p1)")
+    return PlainStep(2, f"p0 {symbol} p1")
+
+
+IN_PLACE_NAMES = {
+    "+=": "iadd", "-=": "isub", "*=": "imul", "/=": "itruediv", "//=": "ifloordiv", "%=": "imod", "**=": "ipow", "@=": "imatmul", "&=": "iand",
+    "|=": "ior", "^=": "ixor", "<<=": "ilshift", ">>=": "irshift",
+}
+
+
+def _fixed(pops: int, text: str, use: str = "push") -> Callable[..., PlainStep]:
+    step = PlainStep(pops, text, use)
+    return lambda frame, ins, names: step
+
+
+def _with_name(pops: int, text: str, use: str = "push") -> Callable[..., PlainStep]:
+    return lambda frame, ins, names: PlainStep(pops, text.format(name=ins.value), use)
+
+
+def _attribute(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
+    text = f"getattr(p0, {ins.value!r})"
+    return PlainStep(1, text, "push_method" if ins.flag or ins.op == "LOAD_METHOD" else "push")
+
+
+def _unpack_ex(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
+    return PlainStep(1, f"unpack_ex(p0, {ins.arg & 0xFF}, {ins.arg >> 8})", "spread")
+
+
+def unpack_ex(value: Any, before: int, after: int) -> tuple:
+    items = list(value)
+    if len(items) < before + after:
+        raise ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
+    end = len(items) - after
+    return (*items[:before], items[before:end], *items[end:])
+
+
+def unpack(value: Any, count: int) -> tuple:
+    items = tuple(value)
+    if len(items) != count:
+        few = len(items) < count
+        raise ValueError(f"not enough values to unpack (expected {count}, got {len(items)})" if few
+                         else f"too many values to unpack (expected {count})")
+    return items
+
+
+def enter(manager: Any) -> tuple:
+    """The bound exit and what entering gives."""
+    cls = type(manager)
+    leave = types.MethodType(cls.__exit__, manager) if isinstance(cls.__exit__, types.FunctionType) else cls.__exit__.__get__(manager, cls)
+    return leave, cls.__enter__(manager)
+
+
+_JUMPS_TRUE = ("POP_JUMP_IF_TRUE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE")
+ROWS: dict[str, Callable[[Frame, Instruction, tuple[str, ...]], PlainStep]] = {
+    "CALL": _call, "CALL_FUNCTION_EX": _call_ex, "BINARY_OP": _binary,
+    "COMPARE_OP": lambda frame, ins, names: PlainStep(2, f"p0 {ins.value} p1"),
+    "IS_OP": lambda frame, ins, names: PlainStep(2, "p0 is not p1" if ins.arg else "p0 is p1"),
+    "CONTAINS_OP": lambda frame, ins, names: PlainStep(2, "p0 not in p1" if ins.arg else "p0 in p1"),
+    "UNARY_NOT": _fixed(1, "not p0"), "UNARY_NEGATIVE": _fixed(1, "-p0"), "UNARY_POSITIVE": _fixed(1, "+p0"), "UNARY_INVERT": _fixed(1, "~p0"),
+    "BINARY_SUBSCR": _fixed(2, "p0[p1]"), "STORE_SUBSCR": _fixed(3, "operator.setitem(p1, p2, p0)", "drop"),
+    "DELETE_SUBSCR": _fixed(2, "operator.delitem(p0, p1)", "drop"), "BINARY_SLICE": _fixed(3, "p0[p1:p2]"),
+    "STORE_SLICE": _fixed(4, "operator.setitem(p1, slice(p2, p3), p0)", "drop"),
+    "LOAD_ATTR": _attribute, "LOAD_METHOD": _attribute,
+    "STORE_ATTR": _with_name(2, "setattr(p1, {name!r}, p0)", "drop"), "DELETE_ATTR": _with_name(1, "delattr(p0, {name!r})", "drop"),
+    "GET_ITER": _fixed(1, "iter(p0)"), "FOR_ITER": _fixed(1, "next(p0, EXHAUSTED)", "next"),
+    "UNPACK_SEQUENCE": lambda frame, ins, names: PlainStep(1, f"unpack(p0, {ins.arg})", "spread"), "UNPACK_EX": _unpack_ex,
+    "BEFORE_WITH": _fixed(1, "enter(p0)", "spread_forward"),
+    **{name: _fixed(1, "bool(p0)", "branch") for name in _JUMPS_TRUE},
+    **{name.replace("TRUE", "FALSE"): _fixed(1, "not p0", "branch") for name in _JUMPS_TRUE},
+    "JUMP_IF_TRUE_OR_POP": _fixed(1, "bool(p0)", "branch_keep"), "JUMP_IF_FALSE_OR_POP": _fixed(1, "not p0", "branch_keep"),
+    "LOAD_BUILD_CLASS": _fixed(0, "builtins.__build_class__"),
+    "IMPORT_NAME": lambda frame, ins, names: PlainStep(2, f"__import__({ins.value!r}, GLOBALS, None, p1, p0)"),
+    "LIST_TO_TUPLE": _fixed(1, "tuple(p0)"),
+}
+NAMESPACE = {"operator": operator, "builtins": builtins, "unpack": unpack, "unpack_ex": unpack_ex, "enter": enter, "EXHAUSTED": EXHAUSTED, "sys": sys}
+
+
+def step_function(frame: Frame, step: PlainStep, text: str, line: int) -> types.FunctionType:
+    """A function of the operands that computes `text`, on the user's line, under the user's function name."""
+    parameters = ", ".join(f"p{i}" for i in range(step.pops))
+    tree = ast.parse(f"def step({parameters}): return {text}")
+    ast.increment_lineno(tree, line - 1)
+    space = NAMESPACE | {"GLOBALS": frame.namespace.real, "__builtins__": builtins}
+    exec(compile(tree, frame.code.co_filename, "exec"), space)
+    made: types.FunctionType = space["step"]
+    made.__code__ = made.__code__.replace(co_name=frame.code.co_name, co_qualname=frame.code.co_qualname)
+    return made

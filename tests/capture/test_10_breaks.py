@@ -1,0 +1,159 @@
+"""Breaks: one instruction runs in plain Python, everything before and after it is captured, at any depth and inside any block."""
+
+import pytest
+import torch
+from capture.harness import check_breaks
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def branch(x):
+    y = x * 2
+    if y.sum() > 3:
+        y = y + 1
+    else:
+        y = y - 1
+    return y * 3
+
+
+def item_call(x):
+    n = x.sum().item()
+    return x * n, n
+
+
+def in_loop(x):
+    total = x
+    for i in range(3):
+        total = total + i
+        if total.sum() > 10:
+            total = total * 2
+    return total
+
+
+def deep(x):
+    def inner(a):
+        b = a + 1
+        n = int(b.sum())
+        return b * n
+
+    def middle(a):
+        c = inner(a * 2)
+        return c + a
+    return [middle(x), x.sum()]
+
+
+def in_try(x):
+    try:
+        y = x * 2
+        n = [1, 2][int(x.sum()) + 5]
+    except IndexError as error:
+        y = y + 10
+        n = type(error).__name__
+    finally:
+        z = x - 1
+    return y, n, z
+
+
+def deep_in_try(x):
+    def fail(v):
+        v = v + 1
+        return {}[float(v.sum())]
+    try:
+        out = fail(x * 2)
+    except KeyError:
+        out = x - 5
+    return out
+
+
+def in_with(x):
+    with torch.no_grad():
+        y = x * 2
+        n = y.sum().item()
+        z = y + n
+        inside = torch.is_grad_enabled()
+    return z * 2, inside, torch.is_grad_enabled()
+
+
+def cells_across(x):
+    total = x
+
+    def bump(v):
+        nonlocal total
+        total = total + v
+        return total
+    bump(1)
+    n = x.sum().item()
+    bump(n)
+    return total, bump(2)
+
+
+def in_handler(x):
+    try:
+        raise ValueError("a")
+    except ValueError as error:
+        n = x.sum().item()
+        y = x + n
+        text = str(error)
+        try:
+            raise
+        except ValueError as again:
+            text += str(again)
+    return y, text
+
+
+class Counter:
+    def __init__(self, start):
+        self.n = start.sum().item()
+        self.start = start * 2
+
+    def value(self):
+        return self.start + self.n
+
+
+def in_init(x):
+    c = Counter(x + 1)
+    return c.value() * 2, c
+
+
+def zip_enumerate(x):
+    out = []
+    for i, (a, b) in enumerate(zip([x, x + 1], [1, 2])):
+        if (a * b).sum() > 12:
+            out.append(a * i)
+        else:
+            out.append(b)
+    return out
+
+
+def while_on_tensor(x):
+    while x.sum() < 100:
+        x = x * 2
+    return x
+
+
+def conditional_expression(x):
+    return (x + 1 if x.max() > 2 else x - 1) * 2, (x.sum() > 1 and 5), x.numel() or 3
+
+
+def lists_made_and_changed(x):
+    log = [x]
+    alias = log
+    n = x.sum().item()
+    log.append(n)
+    return log, alias is log, alias
+
+
+CASES = {branch: 1, item_call: 1, in_loop: 3, deep: 1, in_try: 2, deep_in_try: 2, in_with: 1, cells_across: 1, in_handler: 1, in_init: 1,
+         zip_enumerate: 2, while_on_tensor: 9, conditional_expression: 2, lists_made_and_changed: 1}
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
+def test_resumes(function):
+    counts = check_breaks(function, X.clone())
+    assert not counts["eager"], counts["eager"]
+    assert 1 <= len(counts["breaks"]) <= CASES[function], counts["breaks"]
+
+
+def test_break_names_the_line_and_the_reason():
+    (reason,) = check_breaks(item_call, X.clone())["breaks"]
+    assert reason.code == "TW103" and reason.where.text == "n = x.sum().item()" and reason.where.function == "item_call"
