@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import CodeType
+from typing import Any
 
 from thruway.bytecode.assemble import assemble
-from thruway.bytecode.decode import ExceptionRange, Instruction, decode
-from thruway.bytecode.versions import FREE, LOCALS
+from thruway.bytecode.decode import ExceptionRange, Instruction, Position, decode
+from thruway.bytecode.versions import FREE, LOCALS, VERSION
 
 CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR, CO_NESTED = 4, 8, 0x20, 0x10
 
 
 @functools.lru_cache(maxsize=4096)
-def resume_code(code: CodeType, index: int, stack: tuple[bool, ...], names: tuple[str, ...]) -> CodeType:
+def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple[str, ...]) -> CodeType:
     """Code that continues `code` at instruction `index`.
 
-    `stack` says for each place of the stack whether a value stands there (else a NULL); `names` are the bound locals. The parameters
-    are the stack's values from the bottom, then those locals. Free variables are the code's own cells, then its free variables.
+    `stack` says for each place of the stack what stands there: True a value, False a NULL, (function, layouts…) the result of a call on
+    further places. `names` are the bound locals. The parameters are the stack's values from the bottom, then those locals. Free
+    variables are the code's own cells, then its free variables.
     """
     decoded = decode(code)
-    slots = tuple(f".s{i}" for i, is_value in enumerate(stack) if is_value)
+    slots = tuple(f".s{i}" for i in range(_count(stack)))
     cells = code.co_cellvars + code.co_freevars
     others = tuple(v for v in code.co_varnames if v not in names and v not in code.co_cellvars)
     variables = (*slots, *names, *others)
     indices = {name: i for i, name in enumerate((*variables, *cells))}
-    prefix = _prefix(stack, len(cells), indices, decoded.instructions[index].position)
+    constants = list(code.co_consts)
+    prefix = _prefix(stack, len(cells), constants, decoded.instructions[index].position)
     shift = len(prefix) + 1
     body = [_moved(one, indices, shift) for one in decoded.instructions]
     jump = Instruction("JUMP_FORWARD", 0, target=index + shift, position=prefix[0].position)
@@ -35,19 +40,38 @@ def resume_code(code: CodeType, index: int, stack: tuple[bool, ...], names: tupl
         code, [*prefix, jump, *body], ranges,
         co_argcount=len(slots) + len(names), co_posonlyargcount=0, co_kwonlyargcount=0, co_nlocals=len(variables), co_varnames=variables,
         co_cellvars=(), co_freevars=cells, co_flags=code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR) | (CO_NESTED if cells else 0),
-        co_stacksize=code.co_stacksize + len(stack) + 1,
+        co_consts=tuple(constants), co_stacksize=code.co_stacksize + 4 * len(slots) + len(stack) + 4,
     )
 
 
-def _prefix(stack: tuple[bool, ...], cells: int, indices: dict[str, int], position) -> list[Instruction]:
+def _count(layouts: Iterable[Any]) -> int:
+    """Values that fill the layouts."""
+    return sum(int(one) if isinstance(one, bool) else _count(one[1:]) for one in layouts)
+
+
+def _prefix(stack: tuple[Any, ...], cells: int, constants: list[object], position: Position) -> list[Instruction]:
     made = [Instruction("COPY_FREE_VARS", cells, position=position)] if cells else []
     made.append(Instruction("RESUME", 0, position=position))
-    for i, is_value in enumerate(stack):
-        if is_value:
-            made.append(Instruction("LOAD_FAST", indices[f".s{i}"], position=position))
-        else:
-            made.append(Instruction("PUSH_NULL", position=position))
+    slots = itertools.count()
+    for one in stack:
+        made += _place(one, slots, constants, position)
     return made
+
+
+def _place(layout: Any, slots: Iterator[int], constants: list[object], position: Position) -> list[Instruction]:
+    """Instructions that put one place of the stack there; slots are the first parameters, in order."""
+    if layout is False:
+        return [Instruction("PUSH_NULL", position=position)]
+    if layout is True:
+        return [Instruction("LOAD_FAST", next(slots), position=position)]
+    function, *parts = layout
+    constants.append(function)
+    made = [Instruction("PUSH_NULL", position=position), Instruction("LOAD_CONST", len(constants) - 1, position=position)]
+    for part in parts:
+        made += _place(part, slots, constants, position)
+    if VERSION < (3, 12):
+        made.append(Instruction("PRECALL", len(parts), position=position))
+    return [*made, Instruction("CALL", len(parts), position=position)]
 
 
 def _moved(one: Instruction, indices: dict[str, int], shift: int) -> Instruction:

@@ -13,11 +13,10 @@ from thruway.capture.captured import Captured, GraphInput
 from thruway.capture.emit import argument_names, emit
 from thruway.capture.interpreter import BreakHere, finish_inline, program, resume_generator, run_call, run_top
 from thruway.capture.known_calls import KNOWN
-from thruway.capture.breaks import unsupported
 from thruway.capture.locals import LazyLocals
 from thruway.capture.resume import Break, emit_break
-from thruway.capture.state import Frame, Input, Namespace, State, UserRaise
-from thruway.capture.values.base import Constant, DictValue, TensorValue, TupleValue, Value
+from thruway.capture.state import Frame, Input, Namespace, State
+from thruway.capture.values.base import Constant, DictValue, TensorValue, TupleValue
 from thruway.capture.values.effect import record
 from thruway.capture.wrap import cell_value, wrap
 from thruway.core.errors import BreakReason, Unsupported
@@ -53,7 +52,7 @@ def capture(
         with TraceMode():
             frame = first_frame(state, function, arguments)
             try:
-                result = _run_top(state, frame)
+                result = run_top(state, frame)
             except BreakHere as stop:
                 if compile_function is None:
                     raise stop.error from None
@@ -87,18 +86,6 @@ def first_frame(state: State, function: types.FunctionType, arguments: Sequence[
     for i, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
         frame.cells[name] = cell_value(state, cell, Cell(name, i))
     return frame
-
-
-def _run_top(state: State, frame: Frame) -> Value:
-    try:
-        return run_top(state, frame)
-    except UserRaise as raised:
-        cls = getattr(raised.value, "cls", None)
-        raise unsupported(state, "TW107", f"{cls.value.__name__ if cls else 'an exception'}{_arguments(raised.value)}") from None
-
-
-def _arguments(error: Value) -> str:
-    return ": " + ", ".join(str(getattr(a, "value", "…")) for a in getattr(error, "new_args", ())) if getattr(error, "new_args", ()) else ""
 
 
 def _captured(state: State, function: types.FunctionType, modes: GlobalState, finish: Any, outputs: list, single: bool,

@@ -27,6 +27,7 @@ from thruway.capture.values.base import (
 )
 from thruway.capture.values.effect import expose
 from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RowIterator
+from thruway.capture.values.iterators import iterator_at
 from thruway.core.errors import CompilerBug
 from thruway.frame import source as S
 
@@ -296,13 +297,6 @@ def _build_list_iterator(out: Emitter, value: ListIterator, recipe: tuple, name:
 
 def _build_counted_iterator(out: Emitter, value: CountedIterator, recipe: tuple, name: str) -> list[str]:
     return [f"{out.constant(iterator_at)}({out.constant(value.sequence)}, {value.index})"]
-
-
-def iterator_at(sequence: Any, index: int) -> Any:
-    """`iter(sequence)` after `index` steps."""
-    iterator = iter(sequence)
-    iterator.__setstate__(index)
-    return iterator
 
 
 def _build_enumerate(out: Emitter, value: EnumerateIterator, recipe: tuple, name: str) -> list[str]:

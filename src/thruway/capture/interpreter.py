@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
-from thruway.bytecode.decode import decode
+from thruway.bytecode.decode import ExceptionRange, decode
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes import HANDLERS
 from thruway.capture.state import Frame, Inline, Marker, Return, State, UserRaise, Yield
@@ -84,10 +84,12 @@ def _deliver(state: State, caller: Frame, frame: Frame, value: Value) -> Inline 
 def _unwind(state: State, base: int, raised: UserRaise) -> None:
     """Looks for a handler in the frames above `base`, innermost first; leaves the loop with UserRaise where there is none."""
     frames = state.frames
+    if base == 0 and not any(_handler(frame) for frame in frames):
+        raise unsupported(state, "TW107", describe(raised.value))
     while len(frames) > base:
         frame = frames[-1]
         at = frame.pc - 1
-        found = next((r for r in frame.exceptions if r.start <= at < r.end), None)
+        found = _handler(frame)
         if found is not None:
             del frame.stack[found.depth:]
             if found.lasti:
@@ -99,6 +101,18 @@ def _unwind(state: State, base: int, raised: UserRaise) -> None:
         if frame.generator is not None:
             frame.generator.finished = True
     raise raised
+
+
+def _handler(frame: Frame) -> ExceptionRange | None:
+    at = frame.pc - 1
+    return next((r for r in frame.exceptions if r.start <= at < r.end), None)
+
+
+def describe(error: Value) -> str:
+    """An exception value in words."""
+    args = getattr(error, "new_args", ())
+    text = ", ".join(str(getattr(a, "value", "…")) for a in args)
+    return error.cls.value.__name__ + (f": {text}" if text else "")
 
 
 class BreakHere(Exception):

@@ -7,8 +7,9 @@ raised meanwhile goes on in the frame's handler, if it stands in a `try` or `wit
 from __future__ import annotations
 
 import types
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from thruway.bytecode.decode import Instruction, decode
@@ -24,6 +25,7 @@ from thruway.capture.steps import EXHAUSTED, PlainStep, plain_step, step_functio
 from thruway.capture.values.base import NULL, Value
 from thruway.capture.values.call import Made
 from thruway.capture.values.effect import expose
+from thruway.capture.values.iterators import layout_of, layout_parts
 from thruway.core.errors import BreakReason
 
 CompileFunction = Callable[[types.FunctionType], Callable[..., Any]]
@@ -41,10 +43,10 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place to continue a frame: instruction `index` with `stack` (texts, None for NULL)."""
+    """A place to continue a frame: instruction `index` with `stack` (values that stood there, texts of new ones, None for NULL)."""
 
     index: int
-    stack: tuple[str | None, ...]
+    stack: tuple[str | Value | None, ...]
 
 
 class BreakEmitter(Emitter):
@@ -56,6 +58,7 @@ class BreakEmitter(Emitter):
         self.constants |= {"EXHAUSTED": EXHAUSTED, "continue_handling": continue_handling, "make_function": types.FunctionType}
         self.last = len(broken.frames) - 1
         self.step_row = self._step_row()
+        self.holders = Counter(value for frame in broken.frames for value in [*frame.stack, *dict.values(frame.locals)])
 
     def _step_row(self) -> PlainStep:
         frame = self.broken.frames[-1]
@@ -72,10 +75,18 @@ class BreakEmitter(Emitter):
         """Everything that a continuation needs is built before it."""
         for frame in self.broken.frames:
             for value in [*frame.stack, *frame.handled, *frame.cells.values(), *self._live(frame).values()]:
-                if value is not NULL and not isinstance(value, str):
-                    expose(self.state, value)
+                if value is not NULL and isinstance(value, Value):
+                    self._expose(value)
             if frame.then is not None and isinstance(frame.then, Made):
                 expose(self.state, frame.then.made)
+
+    def _expose(self, value: Value) -> None:
+        """Iterators that only one place holds are taken apart instead: the continuation then knows what is left of them."""
+        if layout_of(value) is True or self.holders[value] > 1:
+            expose(self.state, value)
+        else:
+            for part in layout_parts(value):
+                expose(self.state, part)
 
     def _live(self, frame: Frame) -> dict[str, Value]:
         """Bound locals that the rest of the frame may read; those of the compiled function that were never read stay arguments."""
@@ -98,14 +109,29 @@ class BreakEmitter(Emitter):
         """The call that continues `frame` there."""
         live = self._live(frame)
         names = tuple(live)
-        code = resume_code(frame.code, at.index, tuple(text is not None for text in at.stack), names)
-        arguments = [text for text in at.stack if text is not None]
+        layout, arguments = [], []
+        for item in at.stack:
+            shape, texts = self._place(item)
+            layout.append(shape)
+            arguments += texts
+        code = resume_code(frame.code, at.index, tuple(layout), names)
         arguments += [self.value(v) if isinstance(v, Value) else self.source(v) for v in live.values()]
         function = self._function(frame, code)
         call = ", ".join(arguments)
         if frame.handled:
             return f"continue_handling({self.value(frame.handled[-1])}, {function}, {call})"
         return f"{function}({call})"
+
+    def _place(self, item: str | Value | None) -> tuple[Any, list[str]]:
+        """The layout of one place of the stack, and the arguments that fill it."""
+        if item is None or item is NULL:
+            return False, []
+        if isinstance(item, str):
+            return True, [item]
+        shape = layout_of(item)
+        if shape is True or self.holders[item] > 1:
+            return True, [self.value(item)]
+        return shape, [self.value(part) for part in layout_parts(item)]
 
     def _function(self, frame: Frame, code: types.CodeType) -> str:
         space = self.constant(frame.namespace.real)
@@ -115,8 +141,8 @@ class BreakEmitter(Emitter):
         cells = "".join(self.value(frame.cells[name]) + ", " for name in code.co_freevars)
         return f"{self.constant(self.compile_function)}(make_function({self.constant(code)}, {space}, {frame.code.co_name!r}, None, ({cells})))"
 
-    def stack_texts(self, frame: Frame, count: int) -> tuple[str | None, ...]:
-        return tuple(None if value is NULL else self.value(value) for value in frame.stack[:count])
+    def stack_items(self, frame: Frame, count: int) -> tuple[Value, ...]:
+        return tuple(frame.stack[:count])
 
     # -- text ------------------------------------------------------------------------------------------------------------------------
 
@@ -129,13 +155,13 @@ class BreakEmitter(Emitter):
         handler = next((r for r in frame.exceptions if r.start <= at < r.end), None)
         if handler is None:
             return inner + after
-        stack = list(self.stack_texts(frame, handler.depth)) + ([str(at)] if handler.lasti else []) + ["e"]
+        stack = list(self.stack_items(frame, handler.depth)) + ([str(at)] if handler.lasti else []) + ["e"]
         caught = self.continuation(frame, Position(handler.target, tuple(stack)))
         return ["try:", *indented(inner), "except BaseException as e:", f"    r = {caught}", "else:", *indented(after)]
 
     def _after_call(self, frame: Frame, k: int) -> str:
         """Frame `k` goes on with what frame `k + 1` returned in `r`."""
-        stack = self.stack_texts(frame, len(frame.stack))
+        stack = self.stack_items(frame, len(frame.stack))
         match self.broken.frames[k + 1].then:
             case None:
                 stack += ("r",)
@@ -147,8 +173,12 @@ class BreakEmitter(Emitter):
 
     def _step_lines(self) -> list[str]:
         frame, row = self.broken.frames[-1], self.step_row
-        values = frame.stack[len(frame.stack) - row.pops:]
+        values = frame.stack[len(frame.stack) - row.pops:] if row.pops else []
         text = row.text
+        if text == "raise":
+            values = [frame.handled[-1]] if frame.handled else []
+            text = "raise p0" if values else text
+            row = replace(row, pops=len(values))
         if "{call}" in text:
             bound = values[0] is NULL
             text = text.replace("{call}", "p1" if bound else "p0")
@@ -163,10 +193,10 @@ class BreakEmitter(Emitter):
         """Goes on behind the instruction with its result `t`."""
         frame, row, ins = self.broken.frames[-1], self.step_row, self._instruction()
         below = len(frame.stack) - row.pops
-        rest = self.stack_texts(frame, below)
+        rest = self.stack_items(frame, below)
         following = self.broken.index + 1
 
-        def go(index: int, *pushed: str | None) -> str:
+        def go(index: int, *pushed: str | Value | None) -> str:
             return f"r = {self.continuation(frame, Position(index, (*rest, *pushed)))}"
         match row.use:
             case "push":
@@ -175,6 +205,8 @@ class BreakEmitter(Emitter):
                 return [go(following, None, "t")]
             case "drop":
                 return [go(following)]
+            case "never":
+                return ["r = None"]
             case "spread":
                 count = ins.arg if ins.op == "UNPACK_SEQUENCE" else (ins.arg & 0xFF) + 1 + (ins.arg >> 8)
                 return [go(following, *(f"t[{i}]" for i in reversed(range(count))))]
@@ -183,10 +215,10 @@ class BreakEmitter(Emitter):
             case "branch":
                 return ["if t:", "    " + go(ins.target), "else:", "    " + go(following)]
             case "branch_keep":
-                kept = self.value(frame.stack[-1])
+                kept = frame.stack[-1]
                 return ["if t:", "    " + go(ins.target, kept), "else:", "    " + go(following)]
             case "next":
-                iterator = self.value(frame.stack[-1])
+                iterator = frame.stack[-1]
                 done = go(ins.target + EXHAUSTED_SKIPS_END_FOR)
                 return ["if t is EXHAUSTED:", "    " + done, "else:", "    " + go(following, iterator, "t")]
             case _:

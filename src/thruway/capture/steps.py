@@ -1,7 +1,7 @@
 """The one instruction that runs in plain Python at a break, as a tiny function on the user's line.
 
 A row: how many values it takes from the stack, the expression over p0, p1, … (bottom first), and how the result is used:
-"push" one value, "drop" it, "branch" on it, "spread" its items, or "next" (a loop's step: a jump where it is exhausted).
+"push" one value, "drop" it, "branch" on it, "spread" its items, "next" (a loop's step: a jump where it is exhausted), or "never" (it raises).
 """
 
 from __future__ import annotations
@@ -123,6 +123,8 @@ ROWS: dict[str, Callable[[Frame, Instruction, tuple[str, ...]], PlainStep]] = {
     "JUMP_IF_TRUE_OR_POP": _fixed(1, "bool(p0)", "branch_keep"), "JUMP_IF_FALSE_OR_POP": _fixed(1, "not p0", "branch_keep"),
     "LOAD_BUILD_CLASS": _fixed(0, "builtins.__build_class__"),
     "IMPORT_NAME": lambda frame, ins, names: PlainStep(2, f"__import__({ins.value!r}, GLOBALS, None, p1, p0)"),
+    "RAISE_VARARGS": lambda frame, ins, names: PlainStep(ins.arg, ("raise", "raise p0", "raise p0 from p1")[ins.arg], "never"),
+    "RERAISE": _fixed(1, "raise p0", "never"),
     "LIST_TO_TUPLE": _fixed(1, "tuple(p0)"),
 }
 NAMESPACE = {"operator": operator, "builtins": builtins, "unpack": unpack, "unpack_ex": unpack_ex, "enter": enter, "EXHAUSTED": EXHAUSTED, "sys": sys}
@@ -131,7 +133,7 @@ NAMESPACE = {"operator": operator, "builtins": builtins, "unpack": unpack, "unpa
 def step_function(frame: Frame, step: PlainStep, text: str, line: int) -> types.FunctionType:
     """A function of the operands that computes `text`, on the user's line, under the user's function name."""
     parameters = ", ".join(f"p{i}" for i in range(step.pops))
-    tree = ast.parse(f"def step({parameters}): return {text}")
+    tree = ast.parse(f"def step({parameters}): {text if text.startswith('raise') else f'return {text}'}")
     ast.increment_lineno(tree, line - 1)
     space = NAMESPACE | {"GLOBALS": frame.namespace.real, "__builtins__": builtins}
     exec(compile(tree, frame.code.co_filename, "exec"), space)

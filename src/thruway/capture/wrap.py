@@ -199,6 +199,8 @@ def _wrap_object(state: State, obj: Any, source: Source, guarded: bool) -> Value
     cls = type(obj)
     state.guard("type", source, cls)
     value = ObjectValue(state.class_of(cls, source), source, obj)
+    if issubclass(cls, BaseException):
+        value.new_args = wrap(state, obj.args, Attr(source, "args")).items
     for base, storage in STORAGE.items():
         if issubclass(cls, base):
             value.storage = storage(state, obj, source)

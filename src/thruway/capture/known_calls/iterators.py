@@ -18,6 +18,7 @@ from thruway.capture.values.constants import as_python, specialize
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.generators import advance, throw
 from thruway.capture.values.iterate import CombinedIterator, EnumerateIterator, Exhausted, ListIterator, RowIterator, items_of, iterator_of, next_value
+from thruway.capture.values.iterators import iterator_at
 from thruway.capture.values.truth import truth
 from thruway.frame.guard import MISSING
 
@@ -207,9 +208,16 @@ def close(state: State, args: Args, kwargs: Kwargs) -> Value:
     return NONE
 
 
+def iterator_again(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """A continuation puts together an iterator that its frame held."""
+    iterator = iterator_of(state, args[0])
+    iterator.index = as_python(state, args[1])
+    return iterator
+
+
 _GENERATOR = type(_ for _ in ())
 ROWS = {
-    iter: new_iterator, next: next_item, range: new_range, zip: zipped, enumerate: enumerated, map: mapped,
+    iter: new_iterator, iterator_at: iterator_again, next: next_item, range: new_range, zip: zipped, enumerate: enumerated, map: mapped,
     filter: lazy(filter, filtered), reversed: reverse,
     itertools.chain: lazy(itertools.chain, chained), itertools.chain.from_iterable: lazy(itertools.chain, chained_from),
     itertools.islice: lazy(itertools.islice, sliced), itertools.count: lazy(itertools.count, counted),

@@ -19,7 +19,7 @@ def raise_varargs(state: State, frame: Frame, ins: Instruction) -> None:
     cause = frame.stack.pop() if ins.arg == 2 else None
     if ins.arg == 0:
         if not frame.handled:
-            raise_error(state, RuntimeError, "No active exception to reraise")
+            raise unsupported(state, "TW100", "a bare raise of an exception caught outside")
         raise UserRaise(frame.handled[-1])
     error = _instance(state, frame.stack.pop())
     if cause is not None:

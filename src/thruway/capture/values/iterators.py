@@ -1,0 +1,52 @@
+"""How builtin iterators made inside are taken apart and put together again, so that a continuation knows what is left of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from thruway.capture.values.base import Constant, TupleValue, Value
+from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RowIterator
+
+Layout = Any     # True: one value; (function, layouts…): a call of `function` on parts
+
+
+def iterator_at(sequence: Sequence[Any], index: int) -> Any:
+    """`iter(sequence)` after `index` steps."""
+    iterator = iter(sequence)
+    iterator.__setstate__(index)
+    return iterator
+
+
+def layout_of(value: Value) -> Layout:
+    """True for what is passed as it is, else the function that makes it and the layouts of that function's arguments."""
+    match value:
+        case ListIterator() | CountedIterator():
+            return iterator_at, True, True
+        case EnumerateIterator():
+            return enumerate, layout_of(value.inner), True
+        case RowIterator(function=None):
+            return zip, *(layout_of(one) for one in value.inner)
+        case RowIterator():
+            return map, True, *(layout_of(one) for one in value.inner)
+        case _:
+            return True
+
+
+def layout_parts(value: Value) -> list[Value]:
+    """The values that fill the layout, in order."""
+    match value:
+        case ListIterator() if value.step < 0:
+            rest = value.over.items[value.index::-1] if value.index >= 0 else ()
+            return [TupleValue(tuple(rest)), Constant(0)]
+        case ListIterator():
+            return [value.over, Constant(value.index)]
+        case CountedIterator():
+            return [Constant(value.sequence), Constant(value.index)]
+        case EnumerateIterator():
+            return [*layout_parts(value.inner), Constant(value.index)]
+        case RowIterator():
+            parts = [part for one in value.inner for part in layout_parts(one)]
+            return parts if value.function is None else [value.function, *parts]
+        case _:
+            return [value]
