@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import fx
 
+from thruway.graph.retrace import retrace_callable
 from thruway.loops.evaluate import Argument, Result, evaluate
 from thruway.loops.ir import Extern, Program
 from thruway.loops.lower import lower
@@ -151,4 +152,29 @@ def assert_lowers(target, *args, exact: bool = False, scale: float = 1.0, atol: 
     assert len(ours) == len(eager)
     for a, b in zip(ours, eager):
         assert_close(a, b, exact, scale, atol)
+    return program
+
+
+def lowered(fn, *args) -> tuple[Program, list[torch.Tensor]]:
+    """The verified program of a Python function over torch tensors, and every tensor it takes in order."""
+    with torch.no_grad():
+        traced = retrace_callable(fn, [meta_of(a) if isinstance(a, torch.Tensor) else a for a in args])
+    program = lower(traced.graph)
+    verify(program)
+    return program, [a for a in args if isinstance(a, torch.Tensor)] + list(traced.lifted)
+
+
+def assert_function(fn, *args, scale: float = 1.0) -> Program:
+    """`fn`, lowered and evaluated, gives what eager gives, and leaves its arguments as eager leaves them."""
+    program, tensors = lowered(fn, *args)
+    result = evaluate(program, [to_numpy(t) for t in tensors], TorchExterns())
+    assert not result.failed
+    assert_same_simplified(program, tensors, result)
+    copies = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
+    with torch.no_grad():
+        out = fn(*copies)
+    for ours, eager in zip(result.outputs, out if isinstance(out, (tuple, list)) else (out,), strict=True):
+        assert_close(ours, eager, scale=scale)
+    for ours, eager in zip(result.inputs, [c for c in copies if isinstance(c, torch.Tensor)]):
+        assert_close(ours, eager, scale=scale)
     return program

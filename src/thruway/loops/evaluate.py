@@ -210,7 +210,9 @@ class Machine:
 
     def load(self, x: Load, scope: Scope) -> Array:
         array, where = self._place(x.buffer, x.index, scope)
-        return array[where] if where else array.reshape(()).copy()
+        if not array.size:                                          # nobody looks, or `_place` would have complained
+            return np.zeros((), array.dtype)
+        return array[where] if where else array.copy()
 
     def _place(self, name: str, index: Sequence[Index], scope: Scope) -> tuple[Array, tuple[Array, ...]]:
         """The buffer's array and index arrays, kept inside it where the mask says that nobody looks."""
