@@ -266,3 +266,14 @@ def test_strided_outputs_and_offsets(workers, n, offset, step):
     for is_native in (False, True):
         run = load(launch, [workers.submit(source).library()], is_native=is_native)
         assert torch.equal(run(x, y)[0], (x * x + y)[::step])
+
+
+def test_calls_cast_nothing_under_autocast(loader):
+    """Capture has recorded autocast's casts, so an operator called by the launch list keeps its dtype; afterwards the mode is as before."""
+    run = loader(launch_list((matrix(2, 2),), (Call("aten::mm", (SlotRef(0), SlotRef(0)), (), (1,)),), (1,), 2))
+    x = torch.randn(2, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.mm(x, x).dtype == torch.bfloat16
+        assert run(x)[0].dtype == torch.float32
+        assert torch.mm(x, x).dtype == torch.bfloat16 and torch.is_autocast_enabled("cpu")
+    assert torch.mm(x, x).dtype == torch.float32

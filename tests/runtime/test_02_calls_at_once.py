@@ -209,3 +209,53 @@ def test_a_kernel_that_fails_gives_its_frame_back(loader):
         with pytest.raises(RegionFailed):
             run(bad, bad)
         run(good, good)
+
+
+def test_programs_share_one_arena(loader):
+    """Arenas of many programs and shapes together take what the largest takes."""
+    def make() -> object:
+        n = symbol("n")
+        steps = (
+            Allocate(1, vector(n), arena=0), Kernel("multiply_add", (0, 0, 0, 1), (n,)), Allocate(2, vector(1)), Kernel("multiply_add", (1, 1, 1, 2), (1,)),
+        )
+        return loader(launch_list((vector(n),), steps, (2,), 3, arena_bytes=4 * n, symbols=(SymbolBinding("n", 0, 0),)), MULTIPLY_ADD)
+
+    runs = [make() for _ in range(3)]
+    x = torch.ones(9 << 20)
+    before = resident()
+    for part in range(1, 10):
+        for run in runs:
+            assert run(x[:part << 20])[0].item() == 6
+    for part in range(9, 0, -1):
+        for run in runs:
+            assert run(x[:part << 20])[0].item() == 6
+    assert resident() - before < 100 << 20              # one arena is 36 MiB, all of them would be 540
+
+
+def test_arenas_come_and_go_under_threads(loader):
+    """Growing arenas are replaced while other threads are inside theirs, and derived values change under way."""
+    n = symbol("n")
+    steps = (
+        Allocate(3, vector(n), arena=0), Kernel("multiply_add", (0, 0, 0, 3), (n,)),
+        Call("aten::add.Tensor", (SlotRef(3), SlotRef(2)), (), (4,)),
+    )
+    derived = (Call("aten::mul.Tensor", (SlotRef(1), 2), (), (2,)),)
+    launch = launch_list((vector(n), vector(1)), steps, (4,), 5, weights=(1,), derived=derived, derived_slots=(2,), arena_bytes=4 * n,
+                         symbols=(SymbolBinding("n", 0, 0),))
+    run = loader(launch, MULTIPLY_ADD)
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        draw = torch.Generator().manual_seed(seed)
+        for i in range(120):
+            size = int(torch.randint(1, 400_000, (), generator=draw))
+            x, w = torch.full((size,), float(seed)), torch.full((1,), float(i))
+            if not torch.equal(run(x, w)[0], x * x + x + 2 * w):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

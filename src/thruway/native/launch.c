@@ -6,7 +6,8 @@
 enum { SHAPE_LIMIT = 16, SAMPLES = 4, LINE = 64 };
 enum { RESTLESS = 2, QUIET = 16 }; /* changes in a row after which `plain` runs; calls without one after which values are derived again */
 
-PyObject *tw_as_strided, *tw_bump_version;
+PyObject *tw_as_strided, *tw_bump_version, *tw_make_arena;
+uint64_t tw_autocast_keys;
 static PyTypeObject launcher_type;
 
 /* What a weight looked like when values were derived from it. Fused optimizers and writes through .data or numpy leave the
@@ -341,19 +342,24 @@ static PyTypeObject launcher_type = {
     .tp_methods = launcher_methods,
 };
 
-/* bind_launch(torch.as_strided, bump_version) */
+/* bind_launch(as_strided, bump_version, make_arena, autocast keys) → whether everything was found; Programs can be made only then */
 static PyObject *bind_launch(PyObject *module, PyObject *args)
 {
-    PyObject *strided, *bump;
-    if (!PyArg_ParseTuple(args, "OO", &strided, &bump))
+    PyObject *strided, *bump, *arena;
+    unsigned long long autocast;
+    if (!PyArg_ParseTuple(args, "OOOK", &strided, &bump, &arena, &autocast))
         return NULL;
+    if (!tw_tensors_ready() || !tw_symbol(TW_KEYS_SYMBOL))
+        Py_RETURN_FALSE;
     Py_XSETREF(tw_as_strided, Py_NewRef(strided));
     Py_XSETREF(tw_bump_version, Py_NewRef(bump));
-    Py_RETURN_NONE;
+    Py_XSETREF(tw_make_arena, Py_NewRef(arena));
+    tw_autocast_keys = autocast;
+    Py_RETURN_TRUE;
 }
 
 static PyMethodDef functions[] = {
-    {"bind_launch", bind_launch, METH_VARARGS, "Takes torch.as_strided and a function that bumps a version."},
+    {"bind_launch", bind_launch, METH_VARARGS, "Takes what launching needs of torch."},
     {NULL, NULL, 0, NULL},
 };
 

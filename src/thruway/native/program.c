@@ -156,7 +156,7 @@ static int read_shim(Program *p, PyObject *row, ShimStep *s)
     int kind;
     const char *symbol;
     PyObject *slots;
-    if (!PyArg_ParseTuple(row, "isO(dd)p", &kind, &symbol, &slots, &s->scalars[0], &s->scalars[1], &s->writes) || read_slots(p, slots, &s->slots) < 0)
+    if (!PyArg_ParseTuple(row, "isO(dd)p", &kind, &symbol, &slots, &s->scalars[0], &s->scalars[1], &s->releases) || read_slots(p, slots, &s->slots) < 0)
         return -1;
     s->function = tw_symbol(symbol);
     if (s->function && (s->slots.count == 3 || s->slots.count == 4))
@@ -200,10 +200,11 @@ int tw_is_binding_ready(void)
 
 static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"slots", "inputs", "steps", "outputs", "read_inputs", "per_call", "make_frame", NULL};
+    static char *names[] = {"slots", "inputs", "arena_bytes", "steps", "outputs", "read_inputs", "per_call", "make_frame", NULL};
     PyObject *steps, *outputs, *read_inputs, *per_call, *make_frame;
     Py_ssize_t slots, inputs;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nnO!OOOO", names, &slots, &inputs, &PyTuple_Type, &steps, &outputs, &read_inputs, &per_call, &make_frame)
+    long long arena_bytes;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nnLO!OOOO", names, &slots, &inputs, &arena_bytes, &PyTuple_Type, &steps, &outputs, &read_inputs, &per_call, &make_frame)
         || !tw_is_binding_ready())
         return NULL;
     Program *p = (Program *)type->tp_alloc(type, 0);
@@ -211,6 +212,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         return NULL;
     p->slots = slots;
     p->inputs = inputs;
+    p->arena_bytes = arena_bytes;
     p->make_frame = Py_NewRef(make_frame);
     p->references = PyList_New(0);
     p->count = PyTuple_GET_SIZE(steps);
@@ -229,73 +231,111 @@ failed:
 
 /* ---- frames ------------------------------------------------------------------------------------------------------- */
 
-static void free_frame(Program *p, Frame *f)
+void tw_free_frame(Frame *f)
 {
+    Program *p = f->program;
+    if (f->arena)
+        tw_leave_arena(f); /* first: what follows may let other threads run */
     for (Py_ssize_t i = p->inputs; i < p->slots; i++)
         Py_XDECREF(f->object[i]);
-    Py_XDECREF(f->keep);
     Py_XDECREF(f->derived);
     PyMem_Free(f);
 }
 
-static int fill_frame(Program *p, Frame *f, PyObject *made)
-{
-    PyObject *objects, *addresses;
-    if (!PyArg_ParseTuple(made, "OO!O!", &f->keep, &PyTuple_Type, &objects, &PyTuple_Type, &addresses)) {
-        f->keep = NULL;
-        return -1;
-    }
-    Py_INCREF(f->keep);
-    if (PyTuple_GET_SIZE(objects) != p->slots || PyTuple_GET_SIZE(addresses) != p->slots) {
-        PyErr_SetString(PyExc_ValueError, "make_frame gives one object and one address per slot");
-        return -1;
-    }
-    for (Py_ssize_t i = p->inputs; i < p->slots; i++) {
-        PyObject *object = PyTuple_GET_ITEM(objects, i);
-        f->object[i] = object == Py_None ? NULL : Py_NewRef(object);
-        f->address[i] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(addresses, i));
-    }
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-static Frame *new_frame(Program *p, PyObject *derived)
+static Frame *blank_frame(Program *p, PyObject *derived)
 {
     size_t words = p->slots * 2 + p->most_pointers + 1;
     Frame *f = PyMem_Calloc(1, sizeof(Frame) + words * sizeof(void *));
     if (!f)
         return (Frame *)PyErr_NoMemory();
+    f->program = p;
     f->address = (void **)(f + 1);
     f->object = (PyObject **)(f->address + p->slots);
     f->pointers = (void **)(f->object + p->slots);
     f->derived = Py_XNewRef(derived);
-    PyObject *made = PyObject_CallOneArg(p->make_frame, derived ? derived : Py_None);
-    int bad = !made || fill_frame(p, f, made) < 0;
+    return f;
+}
+
+static int enter_arena(Program *p, Frame *f)
+{
+    if (!p->arena_bytes)
+        return 0;
+    f->arena = tw_idle_arena(p->arena_bytes);
+    if (!f->arena)
+        return -1;
+    f->next_on_arena = f->arena->frames;
+    f->arena->frames = f;
+    f->arena->busy = 1;
+    return 0;
+}
+
+static int fill_frame(Program *p, Frame *f)
+{
+    PyObject *derived = f->derived ? f->derived : Py_None, *arena = f->arena ? f->arena->tensor : Py_None;
+    PyObject *objects, *addresses, *made = PyObject_CallFunctionObjArgs(p->make_frame, derived, arena, NULL);
+    int good = made && PyArg_ParseTuple(made, "O!O!", &PyTuple_Type, &objects, &PyTuple_Type, &addresses);
+    if (good && (PyTuple_GET_SIZE(objects) != p->slots || PyTuple_GET_SIZE(addresses) != p->slots)) {
+        PyErr_SetString(PyExc_ValueError, "make_frame gives one object and one address per slot");
+        good = 0;
+    }
+    for (Py_ssize_t i = p->inputs; good && i < p->slots; i++) {
+        PyObject *object = PyTuple_GET_ITEM(objects, i);
+        f->object[i] = object == Py_None ? NULL : Py_NewRef(object);
+        f->address[i] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(addresses, i));
+    }
     Py_XDECREF(made);
-    if (!bad)
+    return good && !PyErr_Occurred() ? 0 : -1;
+}
+
+static Frame *new_frame(Program *p, PyObject *derived)
+{
+    Frame *f = blank_frame(p, derived);
+    if (!f || (enter_arena(p, f) == 0 && fill_frame(p, f) == 0))
         return f;
-    free_frame(p, f);
+    if (f->arena)
+        f->arena->busy = 0;
+    tw_free_frame(f);
+    return NULL;
+}
+
+/* an idle frame of today's derived values, out of the pool; frames of earlier ones go */
+static Frame *take_idle_frame(Program *p, PyObject *derived)
+{
+    Frame **at = &p->pool, *f;
+    while ((f = *at)) {
+        int current = f->derived == derived;
+        if (current && f->arena && f->arena->busy) {
+            at = &f->next;
+            continue;
+        }
+        *at = f->next;
+        p->pooled--;
+        if (LIKELY(current))
+            return f;
+        tw_free_frame(f);
+        at = &p->pool; /* freeing may have run other code */
+    }
     return NULL;
 }
 
 Frame *tw_lease(Program *p, PyObject *derived)
 {
-    while (p->pool) {
-        Frame *f = p->pool;
-        p->pool = f->next;
-        p->pooled--;
-        if (LIKELY(f->derived == derived))
-            return f;
-        free_frame(p, f);
-    }
-    return new_frame(p, derived);
+    Frame *f = take_idle_frame(p, derived);
+    if (UNLIKELY(!f))
+        return new_frame(p, derived);
+    if (f->arena)
+        f->arena->busy = 1;
+    return f;
 }
 
 void tw_give_back(Program *p, Frame *f)
 {
     for (Py_ssize_t i = 0; i < p->per_call.count; i++)
         Py_CLEAR(f->object[p->per_call.at[i]]);
+    if (f->arena)
+        f->arena->busy = 0;
     if (p->pooled >= POOL_LIMIT) {
-        free_frame(p, f);
+        tw_free_frame(f);
         return;
     }
     f->next = p->pool;
@@ -309,7 +349,7 @@ static void drop_pool(Program *p)
         Frame *f = p->pool;
         p->pool = f->next;
         p->pooled--;
-        free_frame(p, f);
+        tw_free_frame(f);
     }
 }
 

@@ -167,16 +167,29 @@ static int run_call(CallStep *s, Frame *f, int *wrote)
     return bad ? -1 : 0;
 }
 
-/* out = a·b, or out = beta·self + alpha·(a·b), below the dispatcher */
-static int run_shim(ShimStep *s, Frame *f, int *wrote)
+typedef ShimError (*Product)(TensorHandle out, TensorHandle a, TensorHandle b);
+typedef ShimError (*AddedProduct)(TensorHandle out, TensorHandle self, TensorHandle a, TensorHandle b, double beta, double alpha);
+
+static ShimError multiply(ShimStep *s, TensorHandle *h)
+{
+    if (s->slots.count == 3)
+        return ((Product)s->function)(h[0], h[1], h[2]);
+    return ((AddedProduct)s->function)(h[0], h[1], h[2], h[3], s->scalars[0], s->scalars[1]);
+}
+
+/* a matrix product, below the dispatcher */
+static int run_shim(ShimStep *s, Frame *f)
 {
     TensorHandle h[4];
+    ShimError error;
     for (Py_ssize_t i = 0; i < s->slots.count; i++)
         h[i] = tw_handle(f->object[s->slots.at[i]]);
-    ShimError error = s->slots.count == 3
-        ? ((ShimError (*)(TensorHandle, TensorHandle, TensorHandle))s->function)(h[0], h[1], h[2])
-        : ((ShimError (*)(TensorHandle, TensorHandle, TensorHandle, TensorHandle, double, double))s->function)(h[0], h[1], h[2], h[3], s->scalars[0], s->scalars[1]);
-    *wrote |= s->writes;
+    if (s->releases) {
+        Py_BEGIN_ALLOW_THREADS
+        error = multiply(s, h);
+        Py_END_ALLOW_THREADS
+    } else
+        error = multiply(s, h);
     return tw_check(error, "a matrix product") ? -1 : 0;
 }
 
@@ -187,7 +200,7 @@ static int run_step(Step *step, Frame *f, int grad_mode, int *wrote)
     case FRESH: return run_fresh(&step->fresh, f);
     case VIEW: return run_view(&step->view, f, grad_mode);
     case CALL: return run_call(&step->call, f, wrote);
-    case SHIM: return run_shim(&step->shim, f, wrote);
+    case SHIM: return run_shim(&step->shim, f);
     default:
         for (Py_ssize_t i = 0; i < step->drop.count; i++)
             Py_CLEAR(f->object[step->drop.at[i]]);
@@ -218,9 +231,43 @@ static void fail_region(int wrote)
 static PyObject *collect(Program *p, Frame *f)
 {
     PyObject *result = PyTuple_New(p->outputs.count);
-    for (Py_ssize_t i = 0; result && i < p->outputs.count; i++)
-        PyTuple_SET_ITEM(result, i, Py_NewRef(f->object[p->outputs.at[i]]));
+    for (Py_ssize_t i = 0; result && i < p->outputs.count; i++) {
+        PyObject *output = f->object[p->outputs.at[i]];
+        if (UNLIKELY(!output)) {
+            PyErr_Format(tw_region_failed, "output %zd was never made", i);
+            Py_CLEAR(result);
+        } else
+            PyTuple_SET_ITEM(result, i, Py_NewRef(output));
+    }
     return result;
+}
+
+typedef struct { int grad; uint64_t autocast; } Modes;
+
+static uint64_t *excluded_keys(void)
+{
+    static __thread uint64_t *keys; /* this thread's {included, excluded} */
+    if (UNLIKELY(!keys))
+        keys = tw_symbol(TW_KEYS_SYMBOL);
+    return keys + 1;
+}
+
+/* Operators called here record no gradient and cast nothing: capture has done both. */
+static Modes leave_modes(void)
+{
+    uint64_t *excluded = excluded_keys();
+    Modes modes = {tw_shim.grad_mode_is_enabled(), *excluded & tw_autocast_keys};
+    if (modes.grad)
+        tw_shim.grad_mode_set_enabled(false);
+    *excluded &= ~tw_autocast_keys;
+    return modes;
+}
+
+static void restore_modes(Modes modes)
+{
+    *excluded_keys() |= modes.autocast;
+    if (modes.grad)
+        tw_shim.grad_mode_set_enabled(true);
 }
 
 PyObject *tw_run_program(Program *p, PyObject *const *inputs, PyObject *derived)
@@ -233,13 +280,14 @@ PyObject *tw_run_program(Program *p, PyObject *const *inputs, PyObject *derived)
         int64_t slot = p->read_inputs.at[i];
         f->address[slot] = tw_data(tw_handle(inputs[slot]));
     }
-    int wrote = 0, failed = 0, grad_mode = p->calls_torch && tw_shim.grad_mode_is_enabled();
-    if (grad_mode)
-        tw_shim.grad_mode_set_enabled(false);
+    Modes modes = {0};
+    if (p->calls_torch)
+        modes = leave_modes();
+    int wrote = 0, failed = 0;
     for (Py_ssize_t i = 0; i < p->count && !failed; i++)
-        failed = run_step(&p->steps[i], f, grad_mode, &wrote) < 0;
-    if (grad_mode)
-        tw_shim.grad_mode_set_enabled(true);
+        failed = run_step(&p->steps[i], f, modes.grad, &wrote) < 0;
+    if (p->calls_torch)
+        restore_modes(modes);
     PyObject *result = NULL;
     if (UNLIKELY(failed))
         fail_region(wrote);

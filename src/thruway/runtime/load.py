@@ -22,7 +22,7 @@ from thruway.core.errors import CompilerBug
 from thruway.core.launch import LaunchList
 from thruway.runtime.cpu.flatten import native_program
 from thruway.runtime.cpu.launch import PythonProgram
-from thruway.runtime.cpu.tensors import bump_version
+from thruway.runtime.cpu.tensors import bump_version, make_arena
 from thruway.runtime.derived import Derivation, Report, watched_inputs
 from thruway.runtime.evaluate import concrete
 from thruway.runtime.launcher import PythonLauncher
@@ -88,10 +88,11 @@ def load_artifact(artifact: Artifact, workers: Workers | None, *, report: Report
 
 def native_core() -> ModuleType | None:
     """The native core, bound to this torch and able to launch; None where it is not."""
-    if not native.prepare() or not hasattr(native._core, "Launcher"):
+    if not native.prepare() or not hasattr(native._core, "bind_launch"):
         return None
-    native._core.bind_launch(torch.as_strided, bump_version)
-    return native._core
+    autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
+    found = native._core.bind_launch(torch.as_strided, bump_version, make_arena, autocast.raw_repr())
+    return native._core if found else None
 
 
 def _open(path: Path, workers: Workers, source: str) -> ctypes.CDLL:

@@ -20,7 +20,7 @@ from thruway.runtime.resolve import Code, address_of, dtype_of
 KERNEL, FRESH, VIEW, CALL, SHIM, DROP = range(6)
 CONSTANT, SLOT, LIST = range(3)
 RELEASE_BYTES = 1 << 20                      # kernels that touch more let other Python threads run
-# Matrix products that the C shim offers below the dispatcher, at a third of the cost of calling the operator: (function, tensors, takes scalars)
+# Matrix products that the C shim offers below the dispatcher, at a third of the cost of calling the operator: (function, tensors by position)
 SHIMS = {
     "aten::mm.out": ("aoti_torch_cpu_mm_out", 2),
     "aten::bmm.out": ("aoti_torch_cpu_bmm_out", 2),
@@ -41,6 +41,7 @@ def native_program(core: ModuleType, launch: LaunchList, code: Code):
     return core.Program(
         slots=launch.slots,
         inputs=len(launch.inputs),
+        arena_bytes=launch.arena_bytes,
         steps=tuple(rows),
         outputs=launch.outputs,
         read_inputs=_read_inputs(launch, slots),
@@ -59,9 +60,9 @@ def _rows(step: Step, launch: LaunchList, slots: Slots, code: Code) -> Iterable[
             pass                             # persistent: make_frame makes them
         case Kernel():
             yield (KERNEL, step.symbol, address_of(code.kernels[step.symbol]), step.pointers, step.sizes, written_inputs(step, slots, launch),
-                   _touched_bytes(step, slots) > RELEASE_BYTES, step.writes_input)
+                   _touched_bytes(step.pointers, slots) > RELEASE_BYTES, step.writes_input)
         case Call():
-            yield _shim_row(step) or _call_row(step, code)
+            yield _shim_row(step, slots) or _call_row(step, code)
         case _:
             raise TypeError(f"not a step of a launch list: {step!r}")
 
@@ -79,14 +80,15 @@ def _call_row(step: Call, code: Code) -> Row:
             tuple(_expected(spec) for spec in step.out_specs), step.writes_input)
 
 
-def _shim_row(step: Call) -> Row | None:
+def _shim_row(step: Call, slots: Slots) -> Row | None:
     """The row of a matrix product written in its plain form: all tensors by position, alpha and beta by name."""
     symbol, count = SHIMS.get(step.op, ("", 0))
     scalars = dict(step.kwargs)
     out = scalars.pop("out", None)
     if not symbol or len(step.args) != count or step.writes_input or not all(isinstance(each, SlotRef) for each in (out, *step.args)):
         return None
-    return SHIM, symbol, (out.slot, *(each.slot for each in step.args)), (float(scalars.get("beta", 1)), float(scalars.get("alpha", 1))), False
+    tensors = (out.slot, *(each.slot for each in step.args))
+    return SHIM, symbol, tensors, (float(scalars.get("beta", 1)), float(scalars.get("alpha", 1))), _touched_bytes(tensors, slots) > RELEASE_BYTES
 
 
 def _expected(spec: TensorSpec) -> Row:
@@ -105,8 +107,8 @@ def _argument(argument: object) -> Row:
             return CONSTANT, argument
 
 
-def _touched_bytes(step: Kernel, slots: Slots) -> int:
-    return sum(byte_span(spec) for slot in step.pointers if (spec := slots.spec[slot]) is not None)
+def _touched_bytes(touched: Iterable[Slot], slots: Slots) -> int:
+    return sum(byte_span(spec) for slot in touched if (spec := slots.spec[slot]) is not None)
 
 
 def _read_inputs(launch: LaunchList, slots: Slots) -> tuple[Slot, ...]:
@@ -116,15 +118,14 @@ def _read_inputs(launch: LaunchList, slots: Slots) -> tuple[Slot, ...]:
     return tuple(i for i in range(len(launch.inputs)) if i in read)
 
 
-def _frame_maker(launch: LaunchList, slots: Slots) -> Callable[[tuple[torch.Tensor, ...] | None], Row]:
-    """make_frame(derived) → (what to keep alive, a tensor or None per slot, an address per slot)."""
+def _frame_maker(launch: LaunchList, slots: Slots) -> Callable[[tuple[torch.Tensor, ...] | None, torch.Tensor | None], Row]:
+    """make_frame(derived, arena) → (a tensor or None per slot, an address per slot)."""
     constants = make_constants(launch)
     persistent = [slots.kind[slot] in PERSISTENT for slot in range(launch.slots)]
 
-    def make_frame(derived: tuple[torch.Tensor, ...] | None) -> Row:
-        arena = make_arena(launch.arena_bytes)
-        tensors = persistent_tensors(launch, slots, arena, constants, derived or ())
+    def make_frame(derived: tuple[torch.Tensor, ...] | None, arena: torch.Tensor | None) -> Row:
+        tensors = persistent_tensors(launch, slots, arena if arena is not None else make_arena(0), constants, derived or ())
         addresses = tuple(tensor.data_ptr() if tensor is not None and fixed else 0 for tensor, fixed in zip(tensors, persistent))
-        return arena, tuple(tensors), addresses
+        return tuple(tensors), addresses
 
     return make_frame

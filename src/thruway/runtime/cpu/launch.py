@@ -80,7 +80,7 @@ def _run_kernel(code: Code, step: Kernel, tensors: Tensors, bumps: Sequence[Slot
 def _run_call(code: Code, step: Call, tensors: Tensors) -> None:
     args = [_argument(each, tensors) for each in step.args]
     kwargs = {name: _argument(each, tensors) for name, each in step.kwargs}
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
         result = code.operators[step.op](*args, **kwargs)
     values = result if isinstance(result, tuple | list) else (result,)
     for i, slot in enumerate(step.outs):

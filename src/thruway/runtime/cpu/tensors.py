@@ -21,8 +21,9 @@ def make_constants(launch: LaunchList) -> dict[int, torch.Tensor]:
 
 
 def make_arena(size: int) -> torch.Tensor:
-    """Uninitialised bytes, 64-aligned as torch's allocator gives them."""
-    return torch.empty(size, dtype=torch.uint8, device="cpu")
+    """Uninitialised bytes, 64-aligned as torch's allocator gives them; usable in every mode."""
+    with torch.inference_mode(False):
+        return torch.empty(size, dtype=torch.uint8, device="cpu")
 
 
 def persistent_tensors(
