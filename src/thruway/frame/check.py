@@ -6,6 +6,7 @@ relations between sizes come last, when every symbol is bound. The program numbe
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from thruway import native
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import Atom, FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol
 from thruway.frame import source as sources
-from thruway.frame.guard import GlobalState, Guard, GuardSet, TensorExpectation
+from thruway.frame.guard import MISSING, GlobalState, Guard, GuardSet, TensorExpectation
 from thruway.frame.source import Source
 from thruway.frame.state import read_state
 from thruway.native import probe
@@ -57,6 +58,11 @@ def _present_word(state: GlobalState) -> bytes:
     if now != state:
         raise CompilerBug("frame", "guards of another state than the present one have no native word")
     return now.word
+
+
+def _finds(name: str, expected: object, cls: type) -> bool:
+    """Whether the first class along the MRO that has `name` holds `expected` there; MISSING where none may have it."""
+    return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), MISSING) is expected
 
 
 @dataclass(slots=True)
@@ -164,6 +170,8 @@ class _Builder:
                 self._check(*_identity(expected, at), index)
             case "equal" | "dict_keys" | "has_not" | "absent" | "code":
                 self._check(guard.kind, at, 0, expected, index)
+            case "type_lookup":
+                self._check("python", at, 0, functools.partial(_finds, *expected), index)
             case "length" | "truth":
                 self._check(guard.kind, at, int(expected), None, index)
             case "same_object" | "not_same_object" | "no_overlap":
