@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from shapes.samples import ANY, FLOATS, INTS, Sampler
+from shapes.samples import ANY, FLOATS, Sampler
 
 Call = tuple[tuple, dict]
 CALLS: dict[str, Callable[[Sampler], Call]] = {}
@@ -679,3 +679,52 @@ def attention(s: Sampler) -> Call:
     k, v = s.alike(q, [*kv, u, d], 0.02), s.alike(q, [*kv, u, d if s.rng.random() < 0.9 else d + 1], 0.02)
     mask = s.rng.choice([None, None, s.tensor([t, u], [torch.bool]), s.alike(q, s.partner([*lead, t, u]))])
     return (q, k, v, mask, 0.0, mask is None and s.rng.random() < 0.5), {}
+
+
+@call("mse_loss smooth_l1_loss huber_loss")
+def loss(s: Sampler) -> Call:
+    x = s.tensor(dtypes=[*FLOATS, torch.int64])
+    return (x, s.alike(x, s.partner(x.shape)), s.rng.choice([0, 1, 2])), {}
+
+
+@call("binary_cross_entropy_with_logits")
+def logits_loss(s: Sampler) -> Call:
+    x = s.tensor(dtypes=FLOATS)
+    weight = s.rng.choice([None, s.alike(x, s.partner(x.shape))])
+    return (x, s.alike(x, x.shape), weight, None, s.rng.choice([0, 1, 2])), {}
+
+
+@call("nll_loss_forward")
+def nll_loss(s: Sampler) -> Call:
+    c = s.rng.choice([1, 3, 4])
+    x = s.tensor(s.rng.choice([[s.size(), c], [c]]), FLOATS)
+    return (x, s.index(x.shape[:-1], c), s.rng.choice([None, s.alike(x, [c])]), s.rng.choice([0, 1, 2]), -100), {}
+
+
+@call("native_dropout")
+def native_dropout(s: Sampler) -> Call:
+    return (s.tensor(), 0.5, True), {}
+
+
+@call("lerp.Scalar")
+def lerp(s: Sampler) -> Call:
+    x = s.tensor(dtypes=[*FLOATS, torch.int64])
+    return (x, s.alike(x, s.partner(x.shape)), 0.5), {}
+
+
+@call("lerp.Tensor")
+def lerp_tensor(s: Sampler) -> Call:
+    x = s.tensor(dtypes=[*FLOATS, torch.int64])
+    return (x, s.alike(x, s.partner(x.shape)), s.alike(x, s.partner(x.shape))), {}
+
+
+@call("glu")
+def glu(s: Sampler) -> Call:
+    x = s.tensor(dtypes=[*FLOATS, torch.int64])
+    return (x, s.dim(x.dim())), {}
+
+
+@call("_prelu_kernel")
+def prelu(s: Sampler) -> Call:
+    x = s.tensor(dtypes=FLOATS)
+    return (x, s.alike(x, s.partner(x.shape))), {}

@@ -21,6 +21,7 @@ from thruway.shapes.infer import infer
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import torch_dtype
 from thruway.shapes.refuse import METADATA_MUTATION
+from thruway.shapes.symbolic import Facts
 from thruway.shapes.traits import functional_form
 
 aten = torch.ops.aten
@@ -51,6 +52,7 @@ class Storage:
 class Rewriter:
     graph: Graph
     places: dict[Node, Place]
+    facts: Facts | None
     values: dict[Node, Node] = field(default_factory=dict)                  # old node that owns no storage → new node
     storages: dict[Node, Storage] = field(default_factory=dict)             # old root → its storage
     views: dict[tuple[Node, int], Node] = field(default_factory=dict)       # old view at a version → new node
@@ -81,7 +83,7 @@ class Rewriter:
         """A further node for the user's line of `like`; its value is inferred where none is given."""
         node = self.graph.call_function(op, args, kwargs or {})
         node.meta["line"] = like.meta.get("line")
-        node.meta["value"] = infer(op, _metas(args), _metas(kwargs or {})) if value is None else value
+        node.meta["value"] = infer(op, _metas(args), _metas(kwargs or {}), self.facts) if value is None else value
         return node
 
     def keep(self, old: Node) -> None:
@@ -236,9 +238,9 @@ class Rewriter:
         self.graph.output(tuple(outputs))
 
 
-def functionalize(graph: Graph) -> Graph:
-    """A new graph; `graph` is left as it was."""
-    rewriter = Rewriter(Graph(), place_nodes(graph))
+def functionalize(graph: Graph, facts: Facts | None = None) -> Graph:
+    """A new graph; `graph` is left as it was. `facts` are those under which symbolic sizes were traced."""
+    rewriter = Rewriter(Graph(), place_nodes(graph), facts)
     for node in graph.nodes:
         if node.op == "output":
             rewriter.finish(node)

@@ -74,7 +74,7 @@ class Recorder(TraceMode):
     def record(self, op: OpOverload, traits: Traits, args: tuple, kwargs: dict, result: object) -> None:
         if traits.changes_metadata:
             return self._record_metadata_change(op, args, kwargs)
-        if op is torch.ops.aten.batch_norm.default and args[5]:
+        if op is torch.ops.aten.batch_norm.default and args[5] and args[3] is not None:
             refuse("batch norm in training mode")
         node = self.graph.call_function(op, self.to_nodes(args), {k: self.to_nodes(v) for k, v in kwargs.items() if v is not None})
         self._finish(node, result, not traits.writes)
@@ -299,7 +299,7 @@ def _attribute(module: object, path: str) -> object:
 
 def _close(recorder: Recorder, outputs: Sequence[object]) -> Graph:
     recorder.graph.output(tuple(recorder.to_nodes(o) for o in outputs))
-    return functionalize(recorder.graph)
+    return functionalize(recorder.graph, recorder.facts)
 
 
 def _bind(t: TraceTensor, node: Node) -> TraceTensor:

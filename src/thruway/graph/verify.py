@@ -13,6 +13,7 @@ from thruway.core.sizes import Size
 from thruway.graph.aliases import CONSTANT, Place, node_traits, place_nodes, root_kind, written_arguments
 from thruway.shapes.infer import infer, rule_for
 from thruway.shapes.meta import TensorMeta
+from thruway.shapes.symbolic import Facts
 from thruway.shapes.traits import traits_of
 
 SIZE_FUNCTIONS = frozenset({operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, torch.sym_max, torch.sym_min})
@@ -20,8 +21,11 @@ ARGUMENT_TYPES = (Node, int, float, complex, bool, str, type(None), Size, torch.
                   torch.Generator)
 
 
-def verify(graph: Graph) -> None:
-    """Checks form, values against re-inference, and that no read goes through a view older than the last write to its storage."""
+def verify(graph: Graph, facts: Facts | None = None) -> None:
+    """Checks form, values against re-inference, and that no read goes through a view older than the last write to its storage.
+
+    `facts` are those under which a graph with symbolic sizes was traced.
+    """
     seen: set[Node] = set()
     outputs = [n for n in graph.nodes if n.op == "output"]
     if len(outputs) != 1 or next(reversed(graph.nodes)) is not outputs[0]:
@@ -32,7 +36,7 @@ def verify(graph: Graph) -> None:
     _check_reads(graph)
     for node in graph.nodes:
         if node.op == "call_function":
-            _check_value(node)
+            _check_value(node, facts)
 
 
 def _check_form(node: Node, seen: set[Node]) -> None:
@@ -97,7 +101,7 @@ def _check_target(node: Node, target: Node, places: dict[Node, Place]) -> None:
     _require(not root.meta.get("weight"), node, f"writes {root}, which is marked as a weight")
 
 
-def _check_value(node: Node) -> None:
+def _check_value(node: Node, facts: Facts | None) -> None:
     if node.target is operator.getitem:
         source = node.args[0].meta["value"]
         _require(node.meta["value"] == source[node.args[1]], node, f"has the value {node.meta['value']} for an item of {source}")
@@ -105,7 +109,7 @@ def _check_value(node: Node) -> None:
     if not isinstance(node.target, OpOverload) or rule_for(node.target) is None:
         return
     try:
-        wanted = infer(node.target, _metas(node.args), _metas(dict(node.kwargs)))
+        wanted = infer(node.target, _metas(node.args), _metas(dict(node.kwargs)), facts)
     except Unsupported as refusal:
         raise CompilerBug("graph", f"{node.format_node()}: its arguments are refused: {refusal}") from None
     _require(_listed(wanted) == _listed(node.meta["value"]), node, f"has the value {node.meta['value']} where its arguments give {wanted}")

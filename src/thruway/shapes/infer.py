@@ -14,13 +14,13 @@ from torch._ops import OpOverload
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.meta_kernels import infer_by_meta_kernel
 from thruway.shapes.refuse import require
-from thruway.shapes.rules import attention, convolve, create, gather, matmul, normalize, packed, pointwise, reduce, views
+from thruway.shapes.rules import attention, convolve, create, gather, losses, matmul, normalize, packed, pointwise, reduce, views
 from thruway.shapes.rules.promote import category
 from thruway.shapes.symbolic import Facts, bare_value, comparable_value, has_symbols
 from thruway.shapes.traits import functional_form, traits_of
 
 Rule = Callable[..., object]
-FAMILIES = (pointwise, views, create, reduce, matmul, convolve, normalize, gather, attention, packed)
+FAMILIES = (pointwise, views, create, reduce, matmul, convolve, normalize, gather, attention, packed, losses)
 RULES: dict[str, Rule] = {name: rule for family in FAMILIES for name, rule in family.RULES.items()}
 
 

@@ -135,7 +135,7 @@ RULES: dict[str, Rule] = {
     "aten::adaptive_avg_pool2d": _adaptive_avg_pool2d,
     "aten::pixel_shuffle": _pixel_shuffle,
     **{f"aten::upsample_{kind}": _resampled for kind in (
-        "nearest1d", "nearest2d", "nearest3d", "_nearest_exact2d", "linear1d", "bilinear2d", "bicubic2d", "trilinear3d")},
+        "nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d", "bicubic2d", "trilinear3d")},
     "aten::_upsample_nearest_exact2d": _resampled,
     "aten::_upsample_bilinear2d_aa": _resampled,
 }

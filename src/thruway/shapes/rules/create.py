@@ -15,7 +15,14 @@ from thruway.shapes.names import default_dtype, device_name, dtype_name
 from thruway.shapes.refuse import refuse, require
 from thruway.shapes.rules.dims import fresh, fresh_as_suggested
 from thruway.shapes.rules.promote import category, number_dtype
-from thruway.shapes.rules.strides import CHANNELS_LAST_ORDER, channels_last_strides, contiguous_strides, is_contiguous, preserved_strides, suggests_channels_last
+from thruway.shapes.rules.strides import (
+    CHANNELS_LAST_ORDER,
+    channels_last_strides,
+    contiguous_strides,
+    is_contiguous,
+    preserved_strides,
+    suggests_channels_last,
+)
 
 Rule = Callable[..., object]
 
@@ -196,7 +203,7 @@ RULES: dict[str, Rule] = {
     **_named(_like, "zeros_like ones_like empty_like full_like rand_like randn_like randint_like randint_like.low_dtype"),
     **_named(_new, "new_zeros new_ones new_empty new_full"),
     **_named(_fill, "fill.Scalar fill.Tensor zero random random.from random.to bernoulli.Tensor"),
-    **_named(_float_fill, "uniform exponential normal_functional log_normal cauchy normal"),
+    **_named(_float_fill, "uniform exponential normal_functional log_normal cauchy"),
     **_named(_arange, "arange arange.start arange.start_step"),
     **_named(_triangle, "tril triu"),
     "aten::full": _full,
