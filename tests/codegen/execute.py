@@ -77,6 +77,8 @@ class Run:
             self.view(given.slot)[...] = to_words(array, given.spec.dtype)
         for step in (*self.list.derived, *self.list.steps):
             self.step(step)
+            if self.failed:
+                return
         self.outputs = [self.read(slot) for slot in self.list.outputs]
         self.inputs = [self.read(given.slot) for given in self.list.inputs]
         assert (self.arena[self.size(self.list.arena_bytes):] == 0xA5).all(), "a kernel wrote behind the arena"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from thruway.core.sizes import symbol
-from thruway.loops.ir import Axis, Buffer, Cast, Compute, Literal, Load, Op, Origin, Program, Reduce
+from thruway.core.sizes import Symbol, symbol
+from thruway.loops.ir import Axis, Buffer, BufferRef, Cast, Compute, Extern, Literal, Load, Op, Origin, Program, Reduce, Scan, Update
+from thruway.schedule.rewrite import substitute
 
 
 class Draft:
@@ -37,6 +38,22 @@ class Draft:
         axes = tuple(Axis(f"r{k}", dims[k]) for k in over)
         return self.compute(name, out, Reduce(op, axes, value, dtype or x.dtype))
 
+    def scan(self, name, how, x, dims, along):
+        self.buffers[name] = Buffer(name, x.dtype, tuple(dims), None)
+        axes = tuple(Axis(f"i{k}", d) for k, d in enumerate(dims))
+        self.nodes.append(Scan(name, axes, axes[along], how, x, Origin((name,))))
+        return name
+
+    def matmul(self, name, a, b):
+        dims = (self.buffers[a].sizes[0], self.buffers[b].sizes[1])
+        self.buffers[name] = Buffer(name, "float32", dims, (dims[1], 1))
+        self.nodes.append(Extern("aten::mm", (BufferRef(a), BufferRef(b)), (), (name,), origin=Origin((name,))))
+        return name
+
+    def update(self, target, dims, index, value, mode="set"):
+        axes = tuple(Axis(f"i{k}", d) for k, d in enumerate(dims))
+        self.nodes.append(Update(target, axes, tuple(index), value, mode, Origin((f"update_{target}",))))
+
     def program(self, *outputs):
         return Program(tuple(self.inputs), self.buffers, tuple(self.nodes), outputs)
 
@@ -50,8 +67,6 @@ def _contiguous(dims):
 
 
 def _renamed(x, names):
-    from thruway.core.sizes import Symbol
-    from thruway.schedule.rewrite import substitute
     return substitute(x, {Symbol(a): symbol(b) for a, b in names.items()})
 
 

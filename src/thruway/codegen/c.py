@@ -21,7 +21,7 @@ from thruway.codegen.shape import LANES, PARTS, choose_shape, grain_work, work_p
 from thruway.core import sizes
 from thruway.core.sizes import SizeLike, Symbol
 from thruway.core.target import Target
-from thruway.loops.ir import Axis, Buffer, Cast, Expr, Kernel, Literal, Op, Phase, Store, Var
+from thruway.loops.ir import Axis, Buffer, Cast, Expr, Kernel, Op, Phase, Store, Var
 from thruway.schedule.phases import phase_values
 from thruway.schedule.rewrite import cost, is_size, own_sizes, walk
 from thruway.schedule.space import unsafe_axes
@@ -296,8 +296,6 @@ class Rows(Printer):
         self.add_lets(e, phase)
         found = [accumulator(r) for r in phase.reductions]
         if not phase.inner:
-            for r, acc in zip(phase.reductions, found, strict=True):
-                e.lets[r.var] = r.value if not acc.arg else Cast(Literal(0, "int64"), r.dtype)
             self.stores(e, phase)
             return
         if self.kernel.scan is not None:
@@ -558,7 +556,7 @@ class Lanes(Printer):
     def phase(self, e: Emitter, phase: Phase) -> None:
         found = [accumulator(r) for r in phase.reductions]
         if not phase.inner:
-            self.scalars(e, phase, found)
+            self.scalars(e, phase)
             return
         self.add_lets(e, phase)
         for acc in found:
@@ -567,10 +565,9 @@ class Lanes(Printer):
         for r, acc in zip(phase.reductions, found, strict=True):
             e.vars[r.var] = (f"{r.var}[j]" if not acc.arg else f"{r.var}_at[j]", DEEP)
 
-    def scalars(self, e: Emitter, phase: Phase, found: list[Accumulator]) -> None:
+    def scalars(self, e: Emitter, phase: Phase) -> None:
         """Values per outer point: kept in arrays, since later loops over the row would compute them for every element."""
         lets = [(let.var, let.value) for let in phase.lets]
-        lets += [(r.var, r.value if not acc.arg else Cast(Literal(0, "int64"), r.dtype)) for r, acc in zip(phase.reductions, found, strict=True)]
         for name, value in lets:
             e.scope.lines.append(f"{register_type(value.dtype)} {name}[{LANES}];")
 

@@ -15,11 +15,11 @@ from thruway.schedule.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A kernel as printed: its symbol, the buffers its pointers are, the size symbols its sizes are."""
+    """A kernel as printed: its symbol, the buffers its pointers are, the values of its sizes."""
 
     symbol: str
     pointers: tuple[str, ...]
-    sizes: tuple[Symbol, ...]
+    sizes: tuple[SizeLike, ...]
     checks: bool
     writes_input: bool
 
@@ -90,8 +90,7 @@ class _Flattener:
             for name in step.pointers:
                 self.memory(name)
             pointers = tuple(self.slot(n) for n in step.pointers)
-            scalars: tuple[SizeLike, ...] = tuple(sizes.atom(s) for s in step.sizes)
-            self.out.append(launch.Kernel(step.symbol, pointers, scalars, step.checks, step.writes_input))
+            self.out.append(launch.Kernel(step.symbol, pointers, step.sizes, step.checks, step.writes_input))
         else:
             self.call(step)
 

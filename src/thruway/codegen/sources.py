@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from thruway.codegen.c import print_kernel
 from thruway.codegen.launch_list import Printed, launch_list
 from thruway.codegen.math_c import needed
-from thruway.codegen.structure import structure
+from thruway.codegen.structure import lift_coordinates, structure
 from thruway.core.launch import LaunchList
+from thruway.core.sizes import atom
 from thruway.core.target import Target
 from thruway.loops.ir import Buffer, CheckIndex, Kernel, Op, Origin
 from thruway.schedule.depend import root
@@ -63,12 +64,14 @@ class _Kernels:
     def take(self, kernel: Kernel) -> Printed:
         buffers = self.plan.buffers
         writes_input = any(buffers[root(w, buffers)].kind != "temp" for w in kernel.writes)
+        kernel, fixed = lift_coordinates(kernel, buffers)
         key, storages = structure(kernel, buffers)
         key = (*key, writes_input)
         if key not in self.known:
             self.known[key] = self._print(kernel, buffers, storages)
         symbol, order, size_symbols, checks = self.known[key]
-        return Printed(symbol, tuple(storages[k] for k in order), size_symbols, checks, writes_input)
+        scalars = tuple(fixed.get(s, atom(s)) for s in size_symbols)
+        return Printed(symbol, tuple(storages[k] for k in order), scalars, checks, writes_input)
 
     def _print(self, kernel: Kernel, buffers: Mapping[str, Buffer], storages: tuple[str, ...]):
         printed = print_kernel(PLACEHOLDER, kernel, buffers, self.target)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from thruway.core import sizes
 from thruway.core.sizes import SizeLike, Symbol
 from thruway.loops.ir import (
-    Axis, Buffer, Cast, Compute, Expr, Index, Kernel, Let, Load, Node, Phase, Reduction, Scan, Store, Update, Var,
+    Axis, Buffer, Cast, Compute, Expr, Index, Kernel, Let, Literal, Load, Node, Phase, Reduction, Scan, Store, Update, Var,
 )
 from thruway.schedule.fuse import Group
 from thruway.schedule.rewrite import cost, is_size, loads, rewrite, strip_reduce, walk
@@ -101,7 +101,8 @@ class _Builder:
             return cache[size]
 
         seen: dict[int, Expr] = {}
-        self.values[i] = rewrite(node.value, on_size, None, seen)
+        value = node.value if self.inner or isinstance(node, Update) else _of_one(node.value)
+        self.values[i] = rewrite(value, on_size, None, seen)
         index = node.index if isinstance(node, Update) else tuple(a.index for a in node.axes)
         self.indices[i] = tuple(on_size(x) if is_size(x) else rewrite(x, on_size, None, seen) for x in index)
         self.phase[i] = self._number(i)
@@ -136,8 +137,7 @@ class _Builder:
         return not own & self.inner
 
     def _reduction(self, i: int):
-        node = self.nodes[i]
-        return strip_reduce(node.value)[0] if isinstance(node, Compute) else None
+        return strip_reduce(self.values[i])[0]
 
     def _place(self, i: int) -> None:
         """Node i's Let, Reduction or Store into its phase."""
@@ -218,6 +218,16 @@ class _Builder:
 
     def _draft(self, number: int) -> _Draft:
         return self.drafts.setdefault(number, _Draft())
+
+
+def _of_one(value: Expr) -> Expr:
+    """A value whose reduction, if it has one, runs over a single element."""
+    reduce, cast = strip_reduce(value)
+    if reduce is None:
+        return value
+    element = Literal(0, reduce.dtype) if reduce.op.startswith("arg") else reduce.x
+    element = element if element.dtype == reduce.dtype else Cast(element, reduce.dtype)
+    return element if cast is None else Cast(element, cast)
 
 
 def _solve(own: SizeLike, at: Index, inner: Sequence[Axis], found: dict[Symbol, Index], ranges: sizes.Ranges) -> None:
