@@ -109,6 +109,8 @@ def holds(guard, at):
             return obj is at(expected)
         case "not_same_object":
             return obj is not at(expected)
+        case "no_overlap":
+            return obj.untyped_storage().data_ptr() != at(expected).untyped_storage().data_ptr()
         case "truth":
             return bool(obj) == expected
         case _:

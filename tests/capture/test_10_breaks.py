@@ -143,7 +143,7 @@ def lists_made_and_changed(x):
     return log, alias is log, alias
 
 
-CASES = {branch: 1, item_call: 1, in_loop: 3, deep: 1, in_try: 2, deep_in_try: 2, in_with: 1, cells_across: 1, in_handler: 1, in_init: 1,
+CASES = {branch: 1, item_call: 1, in_loop: 3, deep: 1, in_try: 2, deep_in_try: 2, in_with: 1, cells_across: 1, in_handler: 2, in_init: 1,
          zip_enumerate: 2, while_on_tensor: 9, conditional_expression: 2, lists_made_and_changed: 1}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from thruway.capture.breaks import unsupported
 from thruway.capture.captured import Captured, GraphInput
 from thruway.capture.emit import argument_names, emit
 from thruway.capture.interpreter import BreakHere, finish_inline, program, resume_generator, run_call, run_top
@@ -22,8 +23,9 @@ from thruway.capture.wrap import cell_value, wrap
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.settings import Settings
 from thruway.frame.guard import GlobalState, GuardSet
-from thruway.frame.source import Attr, Cell, DictAttr, Global, Item, Local, Source
-from thruway.shapes.trace_tensor import TraceMode
+from thruway.frame.source import Attr, Cell, DictAttr, Global, Item, Local, Source, show
+from thruway.shapes.trace_tensor import TraceMode, TraceTensor
+from thruway.shapes.traits import Traits
 
 GENERATORS = 0x20 | 0x80 | 0x200     # generator, coroutine, asynchronous generator
 
@@ -49,7 +51,7 @@ def capture(
     grad = torch.is_grad_enabled()
     broken = None
     try:
-        with TraceMode():
+        with WriteRecorder(state):
             frame = first_frame(state, function, arguments)
             try:
                 result = run_top(state, frame)
@@ -66,6 +68,42 @@ def capture(
     finally:
         torch._C._set_grad_enabled(grad)
     return _captured(state, function, modes, finish, outputs, single, (broken.reason,) if broken else ())
+
+
+class WriteRecorder(TraceMode):
+    """Notes whose storage the traced operators write."""
+
+    def __init__(self, state: State):
+        super().__init__()
+        self.state = state
+
+    def record(self, op: Any, traits: Traits, args: tuple, kwargs: dict, result: object) -> None:
+        for name in (*traits.writes, *_statistics_written(op, args)):
+            written = kwargs.get(name) if isinstance(name, str) else args[name] if name < len(args) else None
+            for one in written if isinstance(written, list | tuple) else (written,):
+                if isinstance(one, TraceTensor):
+                    self.state.written.add(id(one.root))
+
+
+def _statistics_written(op: Any, args: tuple) -> tuple[int, ...]:
+    """Batch and instance norm write their running statistics in training, which their schemas do not say."""
+    names = [a.name for a in op._schema.arguments[:6]]
+    return (3, 4) if names[3:5] == ["running_mean", "running_var"] and len(args) > 5 and args[5] is True else ()
+
+
+def _guard_overlap(state: State) -> None:
+    """What is written shares no memory with another input: metadata would not show it."""
+    for one in state.inputs:
+        if id(one.value.trace.root) in state.written:
+            for other in state.inputs:
+                if other is not one:
+                    _guard_apart(state, one.value, other.value)
+
+
+def _guard_apart(state: State, written: TensorValue, other: TensorValue) -> None:
+    if written.real.untyped_storage().data_ptr() == other.real.untyped_storage().data_ptr() and written.real.numel() and other.real.numel():
+        raise unsupported(state, "TW117", show(written.source), show(other.source))
+    state.guard("no_overlap", written.source, other.source)
 
 
 def _restore_grad_mode(state: State, grad: bool) -> None:
@@ -92,11 +130,11 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
               reasons: tuple[BreakReason, ...]) -> Captured:
     graph = state.graph
     graph.output(tuple(outputs))
+    _guard_overlap(state)
     kept_inputs = []
-    written = _written_inputs(state)
     for one in state.inputs:
         if one.node.users:
-            kept_inputs.append(_graph_input(one, written))
+            kept_inputs.append(_graph_input(state, one))
         else:
             graph.erase_node(one.node)
     has_calls = any(node.op not in ("placeholder", "output") for node in graph.nodes)
@@ -105,48 +143,13 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept), reasons)
 
 
-def _graph_input(one: Input, written: set[Any]) -> GraphInput:
+def _graph_input(state: State, one: Input) -> GraphInput:
     value: TensorValue = one.value
     meta = value.trace.meta
-    is_weight = is_module_tensor(value.source) and one.node not in written
+    is_weight = is_module_tensor(value.source) and id(value.trace.root) not in state.written
     return GraphInput(one.node.name, value.source, replace(meta, requires_grad=value.real.requires_grad), is_weight)
 
 
 def is_module_tensor(source: Source) -> bool:
     """Whether the tensor is reached through a module's `_parameters` or `_buffers`."""
     return isinstance(source, Item) and isinstance(source.base, DictAttr | Attr) and source.base.name in ("_parameters", "_buffers")
-
-
-def _written_inputs(state: State) -> set[Any]:
-    """Placeholders that an in-place call writes: the method or function ends in an underscore, is an in-place operator or setitem, or has out=."""
-    written = set()
-    views: dict[Any, Any] = {}
-    for node in state.graph.nodes:
-        root = node
-        trace = node.meta.get("example_value")
-        if trace is not None and hasattr(trace, "root"):
-            views.setdefault(id(trace.root), root)
-    roots = {id(one.value.trace.root): one.node for one in state.inputs}
-    for node in state.graph.nodes:
-        for target in _write_targets(node):
-            trace = target.meta.get("example_value")
-            root = roots.get(id(getattr(trace, "root", None)))
-            if root is not None:
-                written.add(root)
-    return written
-
-
-def _write_targets(node: torch.fx.Node) -> list[torch.fx.Node]:
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    targets = []
-    in_place = name.endswith("_") and not name.endswith("__") or name in IN_PLACE_OPERATORS or node.kwargs.get("inplace")
-    if node.op in ("call_function", "call_method") and in_place and node.args:
-        targets.append(node.args[0])
-    targets += node.all_input_nodes if name in WRITES_ARGUMENTS else []
-    if isinstance(node.kwargs.get("out"), torch.fx.Node):
-        targets.append(node.kwargs["out"])
-    return [t for t in targets if isinstance(t, torch.fx.Node)]
-
-
-IN_PLACE_OPERATORS = frozenset("iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor setitem".split())
-WRITES_ARGUMENTS = frozenset({"batch_norm"})

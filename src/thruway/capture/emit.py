@@ -192,6 +192,10 @@ class Emitter:
                 name = f"v{len(self.names)}"
                 text = BUILDERS[type(value)](self, value, recipe, name)
                 self.names[value] = name
+                if isinstance(value, ObjectValue | FunctionValue) and value.attributes is not None:
+                    self.names[value.attributes] = f"{name}.__dict__"
+                if isinstance(value, ObjectValue) and value.storage is not None:
+                    self.names[value.storage] = name
                 self.body.append(f"{name} = {text[0]}")
                 self.body.extend(text[1:])
             case Write(operation, operands):
@@ -355,8 +359,7 @@ def _raw(name: str, cls: type = dict) -> Callable[..., str]:
 
 
 WRITERS: dict[str, Callable[..., str]] = {
-    "fill": _fill, "setattr": _set_attribute, "object_setattr": lambda out, owner, name, value:
-        f"object.__setattr__({out.value(owner)}, {out.value(name)}, {out.value(value)})",
+    "fill": _fill, "setattr": _set_attribute,
     "slot_setattr": lambda out, owner, name, value: f"object.__setattr__({out.value(owner)}, {out.value(name)}, {out.value(value)})",
     "delattr": lambda out, mapping, name: f"object.__delattr__({_owner(out, mapping)}, {out.value(name)})",
     "setitem": _raw("__setitem__"), "delitem": _raw("__delitem__"), "move_to_end": _raw("move_to_end"), "append": _raw("append"), "add": _raw("add"),

@@ -107,13 +107,12 @@ class Marker:
 class Namespace:
     """A module's globals as seen by capture: what was read, and writes that wait."""
 
-    __slots__ = ("real", "source_of", "values", "missing", "module", "source", "dict_source")
+    __slots__ = ("real", "source_of", "values", "missing", "module", "source")
 
     def __init__(self, real: dict, source_of: Callable[[str], Source], module: str | None = None, source: Source | None = None):
         self.real, self.source_of, self.module, self.source = real, source_of, module, source
         self.values: dict[str, Value | None] = {}
         self.missing: set[str] = set()
-        self.dict_source: Source | None = None
 
 
 @dataclass(slots=True)
@@ -145,6 +144,7 @@ class State:
     inputs: list[Input] = field(default_factory=list)
     namespaces: dict[int, Namespace] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
+    written: set[int] = field(default_factory=set)
     symbols: dict[str, Any] = field(default_factory=dict)
     lines: dict[Any, UserLine] = field(default_factory=dict)
     marker: Marker | None = None

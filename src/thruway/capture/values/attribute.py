@@ -490,18 +490,8 @@ def set_generic(state: State, value: ObjectValue, name: str, new: Value) -> Resu
     attributes = instance_dict(state, value)
     if attributes is None:
         raise_error(state, AttributeError, f"'{value.cls.value.__name__}' object has no attribute '{name}'")
-    _write_attribute(state, value, attributes, name, new)
-    return None
-
-
-def _write_attribute(state: State, value: ObjectValue, attributes: DictValue, name: str, new: Value) -> None:
-    if value.real is None and value.exposed and not attributes.exposed:
-        old = attributes.items.get(name)
-        record(state, "object_setattr", value, Constant(name), new)
-        attributes.items[name] = (Constant(name), new)
-        state.effects.remember(lambda: attributes.items.pop(name) if old is None else attributes.items.__setitem__(name, old))
-        return
     write_key(state, attributes, name, Constant(name), new)
+    return None
 
 
 def _set_slot(state: State, value: ObjectValue, name: str, new: Value) -> None:

@@ -42,10 +42,16 @@ MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue
 
 
 def _mark(state: State, value: Value) -> None:
-    value.exposed = True
+    """From now on writes to the value, and to an object's attributes and builtin content, are steps."""
+    parts = [value]
+    if isinstance(value, ObjectValue | FunctionValue):
+        parts += [part for part in (value.attributes, getattr(value, "storage", None)) if isinstance(part, MUTABLE)]
+    for part in parts:
+        part.exposed = True
 
     def undo() -> None:
-        value.exposed = False
+        for part in parts:
+            part.exposed = False
     state.effects.remember(undo)
 
 

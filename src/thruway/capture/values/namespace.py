@@ -21,22 +21,11 @@ def read_global(state: State, space: Namespace, name: str) -> Value:
     if name not in space.missing and name in space.real:
         value = wrap(state, space.real[name], space.source_of(name))
     elif hasattr(builtins, name):
-        value = Constant(getattr(builtins, name), Builtin(name)) if name in PLAIN_BUILTINS else wrap(state, getattr(builtins, name), Builtin(name))
-        if space.source is not None or space.module is not None:
-            _guard_missing(state, space, name)
+        value = wrap(state, getattr(builtins, name), Builtin(name))
     else:
         raise_error(state, NameError, f"name '{name}' is not defined")
     space.values[name] = value
     return value
-
-
-PLAIN_BUILTINS = frozenset(name for name in dir(builtins) if not name.startswith("_"))
-
-
-def _guard_missing(state: State, space: Namespace, name: str) -> None:
-    """Nobody has put a global of this name in front of the builtin."""
-    if space.dict_source is not None:
-        state.guard("absent", space.dict_source, name)
 
 
 def write_global(state: State, space: Namespace, name: str, value: Value) -> None:
