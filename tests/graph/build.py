@@ -7,6 +7,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from thruway.graph.rewrite import Emitter, meta
+from thruway.graph.verify import verify
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import dtype_name
 
@@ -84,6 +85,7 @@ def _twin(t: torch.Tensor) -> torch.Tensor:
 
 def assert_same(before: Graph, after: Graph, tensors: list[torch.Tensor], rtol: float = 1e-5, atol: float = 1e-6) -> None:
     """Both give the same values, dtypes and strides, and write the same to their inputs."""
+    verify(after)
     first, second = [_twin(t) for t in tensors], [_twin(t) for t in tensors]
     for a, b in zip([*run(before, first), *first], [*run(after, second), *second], strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)

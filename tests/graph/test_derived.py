@@ -1,8 +1,8 @@
 """Which nodes are kept between calls."""
 
 import torch
-from graph.build import Build, assert_same
 
+from graph.build import Build, assert_same
 from thruway.graph.derived import find_derivable, mark_derived
 from thruway.graph.rewrite import Context
 

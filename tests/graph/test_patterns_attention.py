@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from graph.build import Build, assert_same, run, targets
 
+from graph.build import Build, assert_same, run, targets
 from thruway.core.target import Target
 from thruway.graph.patterns.attention import recognise_attention
 from thruway.graph.rewrite import Context

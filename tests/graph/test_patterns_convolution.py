@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from graph.build import Build, assert_same, targets
 
+from graph.build import Build, assert_same, targets
 from thruway.core.target import Target
 from thruway.graph.decompose import decompose, open_composites
 from thruway.graph.derived import mark_derived
@@ -238,3 +238,11 @@ def test_derived_values_are_the_weights_work_and_never_an_output():
     marked = {str(n.target) for n in result.nodes if n.meta.get("derived")}
     assert marked == {"aten.mul.Tensor", "aten.t.default"}
     assert not any(item.meta.get("derived") for item in result.output_node().args[0])
+
+
+def test_a_residual_kept_between_calls_is_not_overwritten():
+    b = Net()
+    kept = b(aten.exp.default, b.weight(b.rnd(2, 4, 8, 8).contiguous(memory_format=torch.channels_last)))
+    y = b(aten.add.Tensor, b.conv(b.input(b.rnd(2, 4, 8, 8)), 4, 4), kept)
+    result = after(b, [prefer_channels_last, select_convolutions, mark_derived], y)
+    assert SUMMED in targets(result) and any(n.target is aten.exp.default and n.meta.get("derived") for n in result.nodes)

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from graph.build import Build, assert_same, targets
 
+from graph.build import Build, assert_same, targets
 from thruway.core.target import Target
 from thruway.graph.patterns.cpu_linear import choose_linear, merging_pays, select_linears
 from thruway.graph.patterns.linear import merge_linears, recognise_linear

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from graph.build import Build, assert_same, targets
 
+from graph.build import Build, assert_same, targets
 from thruway.graph.rewrite import Context
 from thruway.graph.simplify import simplify
 

@@ -356,15 +356,16 @@ def replace(old: Node, new: Node) -> None:
     users = list(old.users)
     old.replace_all_uses_with(new)
     old.graph.erase_node(old)
-    if not same_layout(before, after):
-        mark_stale(new, users, before)
+    mark_stale(new, users, before)
 
 
 def mark_stale(node: Node, users: Iterable[Node], before: Any) -> None:
-    """`users` of `node` were inferred when its layout was `before`: they get inferred anew, or, where they read strides as
-    such, a copy with the old layout."""
+    """`users` of `node` were inferred when its metadata was `before`: if it differs they get inferred anew, or, where they read
+    strides as such, a copy with the old layout."""
+    if before == meta(node):
+        return
     for user in users:
-        if user.target in STRIDE_READERS:
+        if user.target in STRIDE_READERS and not same_layout(before, meta(node)):
             user.replace_input_with(node, restride(Emitter(user), node, before))
         elif user.op == "call_function":
             user.meta["stale"] = True
@@ -438,8 +439,7 @@ def refresh(node: Node) -> None:
     before = meta(node)
     _make_viewable(node)
     node.meta["value"] = _infer_again(node)
-    if not same_layout(before, meta(node)):
-        mark_stale(node, list(node.users), before)
+    mark_stale(node, list(node.users), before)
 
 
 def _infer_again(node: Node) -> Any:

@@ -6,7 +6,6 @@ rounding and is always taken; the others and the addition skip a rounding, so th
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -78,7 +77,9 @@ def _select(node: Node, context: Context, folded: set[str], written: set[str]) -
         attr, scalars, algorithm = activation or ("none", [], "")
         made = emit(mkldnn._convolution_pointwise.default, a.input, packed, a.bias, *geometry, attr, scalars, algorithm)
     else:
-        made = _binary(emit, a, packed, geometry, _other(summed, node), summed, activation)
+        other = _other(summed, node)
+        call = _in_place if _may_overwrite(other, summed) and other.name not in folded else _out_of_place
+        made = call(emit, a.input, other, (packed, a.bias, *geometry), activation)
     replace(last, made)
     for passed in (summed, node):
         if passed is not None and passed is not last and not passed.users:
@@ -91,13 +92,12 @@ def _sizes(x: Node) -> list[int] | None:
     return list(sizes) if all(type(size) is int for size in sizes) else None
 
 
-def _binary(emit: Emitter, a: SimpleNamespace, packed: Node, geometry: tuple[Any, ...], other: Node, summed: Node,
-            activation: tuple[str, list, str] | None) -> Node:
-    attr, scalars, algorithm = activation or (None, [], None)
-    rest = (packed, a.bias, *geometry, "add", 1.0, attr, scalars, algorithm)
-    if _may_overwrite(other, summed):
-        return emit(mkldnn._convolution_pointwise_.binary, other, a.input, *rest)
-    return emit(mkldnn._convolution_pointwise.binary, a.input, other, *rest)
+def _in_place(emit: Emitter, x: Node, other: Node, rest: tuple[Any, ...], activation: tuple[str, list, str] | None) -> Node:
+    return emit(IN_PLACE, other, x, *rest, "add", 1.0, *(activation or (None, [], None)))
+
+
+def _out_of_place(emit: Emitter, x: Node, other: Node, rest: tuple[Any, ...], activation: tuple[str, list, str] | None) -> Node:
+    return emit(mkldnn._convolution_pointwise.binary, x, other, *rest, "add", 1.0, *(activation or (None, [], None)))
 
 
 def _residual(node: Node, context: Context, written: set[str]) -> Node | None:
