@@ -104,6 +104,20 @@ def test_results(core):
         compiled_with(core, simple, entry(core, lambda a, b: (a, b), inputs=2, single_output=True))(1, 2)
 
 
+def test_finish_gets_the_cells_of_the_closure(core):
+    total = 3
+
+    def function(x):
+        return x + total
+
+    def finish(x, cell, output):
+        cell.cell_contents += 1
+        return x, output
+
+    compiled = compiled_with(core, function, entry(core, lambda x: (x * 2,), finish, inputs=1))
+    assert compiled(5) == (5, 10) and total == 4
+
+
 def test_a_failed_region_runs_the_function(core):
     def graph(a, b):
         raise RegionFailed("check 3")
@@ -223,7 +237,7 @@ def test_reentrance_and_replacement_during_a_call(core):
     def deep(n):
         return 0 if n == 0 else 1 + recursive(n - 1)
 
-    recursive = compiled_with(core, deep, entry(core, None, deep))
+    recursive = compiled_with(core, deep, entry(core, None, lambda n, cell: deep(n)))
     assert recursive(100) == 100
 
 

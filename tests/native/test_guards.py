@@ -92,6 +92,15 @@ def test_a_tensor_changed_in_place_is_noticed(core):
     assert program.check(function, (t,)) is None
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_a_tensor_with_a_tangent_does_not_fit(core):
+    program = tensor_program(core, base())
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(base(), base())
+        assert program.check(function, (base(),)) is not None
+        assert program.check(function, (dual,)) is None
+
+
 def test_more_than_five_dims(core):
     t = torch.ones(1, 2, 1, 3, 1, 2, 1)
     program = tensor_program(core, t)

@@ -456,7 +456,7 @@ def test_the_hook_is_off_inside_graphs_and_on_in_finish_where_wanted():
     replace(callee, lambda x: "replaced")
     core = native.core()
     for hooked in (False, True):
-        made = entry(lambda x: (callee(x),), lambda x, inner: (inner, callee(x)), hooked=hooked)
+        made = entry(lambda x: (callee(x),), lambda x, cell, inner: (inner, callee(x)), hooked=hooked)
         compiled = core.Compiled(f, lambda *a: None)
         compiled.entries = (made,)
         assert compiled(1) == ("eager", "replaced" if hooked else "eager")

@@ -98,12 +98,12 @@ static Py_ssize_t length_of(PyObject *value)
     return length;
 }
 
-/* `keys`: the tuple of keys in order, constants or identities */
+/* `keys`: the tuple of keys in order, constants or identities. An OrderedDict has an order of its own, which is not read here. */
 static int has_keys(PyObject *dict, PyObject *keys)
 {
     Py_ssize_t at = 0, i = 0, count = PyTuple_GET_SIZE(keys);
     PyObject *key, *value;
-    if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != count)
+    if (!PyDict_Check(dict) || PyODict_Check(dict) || PyDict_GET_SIZE(dict) != count)
         return 0;
     while (i < count && PyDict_Next(dict, &at, &key, &value))
         if (!same_constant(key, PyTuple_GET_ITEM(keys, i++)))
@@ -198,7 +198,7 @@ static inline int tensor_holds(const TensorSpec *spec, PyObject *value, int64_t 
     int requires_grad = tw_requires_grad(value);
     if (UNLIKELY(requires_grad < 0))
         PyErr_Clear();
-    if (requires_grad != spec->requires_grad || tw_geometry(handle, &ndim, &sizes, &strides) || ndim != spec->ndim)
+    if (requires_grad != spec->requires_grad || tw_has_tangent(handle) || tw_geometry(handle, &ndim, &sizes, &strides) || ndim != spec->ndim)
         return 0;
     if (spec->exact)
         return memcmp(sizes, spec->numbers, 8 * (size_t)ndim) == 0 && memcmp(strides, spec->numbers + ndim, 8 * (size_t)ndim) == 0;
@@ -291,8 +291,7 @@ static int parse_dims(TensorSpec *spec, PyObject *dims, int symbols)
     spec->ndim = count / 2;
     spec->exact = 1;
     spec->dims = PyMem_Calloc((size_t)count + 1, sizeof *spec->dims);
-    spec->numbers = PyMem_Calloc((size_t)count + 1, sizeof *spec->numbers);
-    if (!spec->dims || !spec->numbers)
+    if (!spec->dims)
         return PyErr_NoMemory(), -1;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (parse_dim(PyTuple_GET_ITEM(dims, i), &spec->dims[i], symbols) < 0)
@@ -307,20 +306,22 @@ static int parse_dims(TensorSpec *spec, PyObject *dims, int symbols)
 TensorSpec *tw_parse_tensor(PyObject *arg, int symbols)
 {
     PyObject *type, *dims;
+    TensorSpec head = {0};
     unsigned long long keys;
-    TensorSpec *spec = PyMem_Calloc(1, sizeof *spec);
+    if (!PyTuple_Check(arg))
+        return (TensorSpec *)PyErr_Format(PyExc_TypeError, "a tensor check takes a tuple");
+    if (!PyArg_ParseTuple(arg, "O!iipKO!", &PyType_Type, &type, &head.dtype, &head.device, &head.requires_grad, &keys, &PyTuple_Type, &dims))
+        return NULL;
+    head.type = (PyTypeObject *)type; /* kept alive by the step's argument */
+    head.keys = keys;
+    if (!tw_tensors_ready() || !PyType_IsSubtype(head.type, tw_tensor_base))
+        return (TensorSpec *)PyErr_Format(PyExc_ValueError, "a tensor check needs a tensor type, and the core bound to torch");
+    TensorSpec *spec = PyMem_Malloc(sizeof head + sizeof(int64_t) * (size_t)PyTuple_GET_SIZE(dims));
     if (!spec)
         return (TensorSpec *)PyErr_NoMemory();
-    if (!PyTuple_Check(arg))
-        PyErr_SetString(PyExc_TypeError, "a tensor check takes a tuple");
-    else if (PyArg_ParseTuple(arg, "O!iipKO!", &PyType_Type, &type, &spec->dtype, &spec->device, &spec->requires_grad, &keys, &PyTuple_Type, &dims)) {
-        spec->type = (PyTypeObject *)type; /* kept alive by the step's argument */
-        spec->keys = keys;
-        if (!tw_tensors_ready() || !PyType_IsSubtype(spec->type, tw_tensor_base))
-            PyErr_SetString(PyExc_ValueError, "a tensor check needs a tensor type, and the core bound to torch");
-        else if (parse_dims(spec, dims, symbols) == 0)
-            return spec;
-    }
+    *spec = head;
+    if (parse_dims(spec, dims, symbols) == 0)
+        return spec;
     tw_free_tensor(spec);
     return NULL;
 }
@@ -330,7 +331,6 @@ void tw_free_tensor(TensorSpec *spec)
     if (!spec)
         return;
     PyMem_Free(spec->dims);
-    PyMem_Free(spec->numbers);
     PyMem_Free(spec);
 }
 

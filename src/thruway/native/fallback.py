@@ -9,6 +9,7 @@ import functools
 import hashlib
 import inspect
 import struct
+from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from weakref import ReferenceType
@@ -113,6 +114,8 @@ def _item(function, locals, registers, a, b, key):
 
 
 def _dict_key(function, locals, registers, a, b, argument):
+    if isinstance(registers[a], OrderedDict):
+        raise _Failed
     for i, key in enumerate(dict.keys(registers[a])):
         if i == b:
             return key
@@ -196,7 +199,7 @@ def _length(value: object, expected: int) -> bool:
 
 
 def _dict_keys(value: object, expected: tuple[object, ...]) -> bool:
-    return isinstance(value, dict) and same_constant(tuple(dict.keys(value)), expected)
+    return isinstance(value, dict) and not isinstance(value, OrderedDict) and same_constant(tuple(dict.keys(value)), expected)
 
 
 def _has_not(value: object, name: str) -> bool:
@@ -270,6 +273,8 @@ def _tensor_holds(value: object, expected: tuple, symbols: list[int]) -> bool:
     if type(value) is not kind or probe.key_set(value) != keys or value.requires_grad != requires_grad:
         return False
     if probe.dtype_code(value.dtype) != dtype or probe.device_code(value.device) != device or 2 * value.dim() != len(dims):
+        return False
+    if torch.autograd.forward_ad.unpack_dual(value).tangent is not None:
         return False
     return all(_dim_holds(seen, dim, symbols) for seen, dim in zip((*value.shape, *value.stride()), dims, strict=True))
 

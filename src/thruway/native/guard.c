@@ -103,7 +103,7 @@ static PyObject *dict_key(PyObject *dict, int index)
 {
     Py_ssize_t at = 0;
     PyObject *key = NULL, *value;
-    if (!PyDict_Check(dict) || index >= PyDict_GET_SIZE(dict))
+    if (!PyDict_Check(dict) || PyODict_Check(dict) || index >= PyDict_GET_SIZE(dict))
         return NULL;
     while (index-- >= 0 && PyDict_Next(dict, &at, &key, &value))
         ;

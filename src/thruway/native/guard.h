@@ -33,7 +33,7 @@ typedef struct {
     int requires_grad, exact; /* exact: every dim is DIM_EXACT, so numbers can be compared as memory */
     int64_t ndim;
     Dim *dims;                /* sizes, then strides */
-    int64_t *numbers;
+    int64_t numbers[];        /* the same where exact, beside the rest in memory */
 } TensorSpec;
 
 typedef struct { int operator; Py_ssize_t left, right; int64_t *words; } Relation; /* two postfix programs after each other */

@@ -180,11 +180,11 @@ def _probe_autograd(peek) -> dict[str, int]:
     is_set = [_pointers(peek, t) for t in grad]
     meta = _first(set.intersection(*unset, *is_set), peek, grad)
     if meta < 0:
-        return {"autograd_meta": -1, "requires_grad": -1, "grad_fn": -1, "plain_autograd": 0}
+        return {"autograd_meta": -1, "requires_grad": -1, "grad_fn": -1, "forward_grad": -1, "plain_autograd": 0}
     flag = _one(_flag_candidates(peek, meta, n) for n in range(2, 8))
     vtables = {_words(_meta_of(peek, meta, t))[0] for t in grad}
     return {
-        "autograd_meta": meta, "requires_grad": flag, "grad_fn": _grad_fn(peek, meta),
+        "autograd_meta": meta, "requires_grad": flag, "grad_fn": _grad_fn(peek, meta), "forward_grad": _forward_grad(peek, meta),
         "plain_autograd": vtables.pop() if len(vtables) == 1 else 0,
     }
 
@@ -219,9 +219,28 @@ def _grad_fn(peek, meta: int) -> int:
     x = torch.ones(3, requires_grad=True)
     leaves = [_words(_meta_of(peek, meta, t)) for t in (x, torch.nn.Parameter(torch.ones(2)), torch.ones(2, requires_grad=True))]
     results = [_words(_meta_of(peek, meta, t)) for t in (x * 2, x.sum(), x + x, (x * 3).exp())]
-    words = range(min(map(len, leaves + results)))
-    found = [i for i in words if all(w[i] == 0 for w in leaves) and all(w[i] > 4096 for w in results)]
+    found = _set_only(results, leaves)
     return 8 * found[0] if len(found) == 1 or len(found) == 2 and found[1] == found[0] + 1 else -1
+
+
+def _forward_grad(peek, meta: int) -> int:
+    """The pointer (one word, or two where it is a std::shared_ptr) that only a dual tensor of forward-mode differentiation has."""
+    grad = torch.ones(3, requires_grad=True)
+    plain = [_words(_meta_of(peek, meta, t)) for t in (grad, torch.nn.Parameter(torch.ones(2)), grad * 2)]
+    level = torch._C._enter_dual_level()            # below torch.autograd.forward_ad, which loads the decompositions
+    try:
+        duals = [torch._VF._make_dual(torch.ones(n), torch.ones(n), level=level) for n in (2, 3)]
+        dual = [_words(_meta_of(peek, meta, t)) for t in duals]
+    finally:
+        torch._C._exit_dual_level(level=level)
+    found = _set_only(dual, plain)
+    return 8 * found[0] if len(found) == 1 or len(found) == 2 and found[1] == found[0] + 1 else -1
+
+
+def _set_only(those: list[tuple[int, ...]], others: list[tuple[int, ...]]) -> list[int]:
+    """Words that look like pointers in all of `those` and are null in all `others`."""
+    words = range(min(map(len, those + others)))
+    return [i for i in words if all(w[i] > 4096 for w in those) and all(w[i] == 0 for w in others)]
 
 
 def _probe_version(peek) -> dict[str, int]:

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 TorchShim tw_shim;
-TensorLayout tw_layout = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL};
+TensorLayout tw_layout = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL};
 PyTypeObject *tw_tensor_type, *tw_parameter_type, *tw_tensor_base;
 static void *libraries[4];
 static PyObject *steal_from_pointer; /* torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr */
@@ -173,11 +173,11 @@ static PyObject *peek(PyObject *module, PyObject *args)
 
 static PyObject *set_layout(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"handle", "keys", "autograd_meta", "requires_grad", "grad_fn", "version_counter",
+    static char *names[] = {"handle", "keys", "autograd_meta", "requires_grad", "grad_fn", "forward_grad", "version_counter",
                             "version", "geometry", "dtype", "device", "plain_autograd", NULL};
     TensorLayout l;
     unsigned long long plain;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iiiiiiiiiiK", names, &l.handle, &l.keys, &l.autograd_meta, &l.requires_grad, &l.grad_fn,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iiiiiiiiiiiK", names, &l.handle, &l.keys, &l.autograd_meta, &l.requires_grad, &l.grad_fn, &l.forward_grad,
                                      &l.version_counter, &l.version, &l.geometry, &l.dtype, &l.device, &plain))
         return NULL;
     l.plain_autograd = (void *)(uintptr_t)plain;

@@ -35,10 +35,10 @@ typedef struct {
     ShimError (*to_pyobject)(TensorHandle, void *type, void **); /* 2.14 and later, else NULL */
 } TorchShim;
 
-/* Byte offsets; -1 where the probe found none. `handle` counts from the PyObject, `requires_grad` and `grad_fn` from the
-   AutogradMeta, `version` from the version counter object, the others from the TensorImpl. */
+/* Byte offsets; -1 where the probe found none. `handle` counts from the PyObject, `requires_grad`, `grad_fn` and
+   `forward_grad` from the AutogradMeta, `version` from the version counter object, the others from the TensorImpl. */
 typedef struct {
-    int handle, keys, autograd_meta, requires_grad, grad_fn, version_counter, version, geometry, dtype, device;
+    int handle, keys, autograd_meta, requires_grad, grad_fn, forward_grad, version_counter, version, geometry, dtype, device;
     void *plain_autograd; /* first word (vtable) of an AutogradMeta that belongs to no view */
 } TensorLayout;
 
@@ -53,7 +53,7 @@ int tw_requires_grad_slow(PyObject *tensor);          /* through torch's own get
 ShimError tw_check(ShimError error, const char *what); /* sets RuntimeError where error is not 0 */
 
 /* ready: the shim and the offsets without which nothing native may touch a tensor are there */
-static inline int tw_tensors_ready(void) { return tw_tensor_type && tw_layout.handle >= 0 && tw_layout.keys >= 0 && tw_layout.autograd_meta >= 0; }
+static inline int tw_tensors_ready(void) { return tw_tensor_type && tw_layout.handle >= 0 && tw_layout.keys >= 0 && tw_layout.autograd_meta >= 0 && tw_layout.forward_grad >= 0; }
 
 /* exactly torch.Tensor or torch.nn.Parameter: the only types whose memory is read without asking torch */
 static inline int tw_is_plain_tensor(PyObject *o) { return Py_TYPE(o) == tw_tensor_type || Py_TYPE(o) == tw_parameter_type; }
@@ -75,6 +75,13 @@ static inline int tw_requires_grad(PyObject *tensor)
             return *(void **)(meta + tw_layout.grad_fn) != NULL;
     }
     return tw_requires_grad_slow(tensor);
+}
+
+/* whether forward-mode differentiation has (or had) a tangent for it */
+static inline int tw_has_tangent(TensorHandle handle)
+{
+    char *meta = *(char **)(tw_impl(handle) + tw_layout.autograd_meta);
+    return meta && *(void **)(meta + tw_layout.forward_grad) != NULL;
 }
 
 /* sizes and strides, borrowed until the tensor's layout changes; 0, or the shim's error */
