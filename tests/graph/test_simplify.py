@@ -31,6 +31,13 @@ def test_unused_nodes_go_and_random_ones_stay():
     assert simplified(b, b(aten.sin.default, x)) == ["rand.default", "sin.default"]
 
 
+def test_assertions_stay():
+    b = Build()
+    x = b.input(rnd(3))
+    b.emit.known((), aten._assert_async.default, b(aten.any.default, b(aten.gt.Scalar, x, -100)))
+    assert "_assert_async.default" in simplified(b, b(aten.sin.default, x))
+
+
 def test_repeated_nodes_merge_through_their_users():
     b = Build()
     x = b.input(rnd(3))

@@ -320,8 +320,13 @@ def is_random(op: Any) -> bool:
 
 
 def is_pure(node: Node) -> bool:
-    """No write, no random state: running it once or twice is the same."""
-    return node.op == "call_function" and not alias_arguments(node.target)[1] and not is_random(node.target)
+    """Gives something, writes nothing, draws nothing: running it never, once or twice is the same to others."""
+    return node.op == "call_function" and not alias_arguments(node.target)[1] and not is_random(node.target) and not _gives_nothing(node.target)
+
+
+def _gives_nothing(op: Any) -> bool:
+    """Such an operator is called for what it does: an assertion."""
+    return isinstance(op, torch._ops.OpOverload) and not op._schema.returns
 
 
 def copied(graph: Graph) -> Graph:
