@@ -720,8 +720,10 @@ def lerp_tensor(s: Sampler) -> Call:
 
 @call("glu")
 def glu(s: Sampler) -> Call:
-    x = s.tensor(dtypes=[*FLOATS, torch.int64])
-    return (x, s.dim(x.dim())), {}
+    shape = s.shape(1)
+    d = s.rng.randrange(len(shape))
+    shape[d] *= 2
+    return (s.tensor(shape, [*FLOATS, torch.int64]), s.rng.choice([d, d - len(shape)])), {}
 
 
 @call("_prelu_kernel")

@@ -7,6 +7,7 @@ A graph is a plain `torch.fx.Graph` that `graph.verify` accepts. Conventions, re
   parameter or buffer that the graph does not write.
 - call_function targets are OpOverloads (`torch.ops.aten.add.Tensor`; composites worth keeping whole stay whole: linear, convolution,
   scaled_dot_product_attention, layer_norm, softmax, …), operators of `mkldnn`, `mkl` and user libraries, and `operator.getitem` on tuples.
+- A literal tensor is a `get_attr` node with the tensor in `node.meta["constant"]`; nothing writes it. A 0-dim literal is `aten.full`.
 - Arguments are nodes, constants, sizes (`int` or a node whose value is a size), and lists of them.
 - Nodes are functional, but for in-place operators whose first argument is a placeholder, a fresh tensor or a chain of view nodes over one.
   A node's value is the value at its place in the order: a read that must see an in-place write stands behind it, through view nodes that

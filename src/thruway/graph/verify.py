@@ -28,7 +28,7 @@ def verify(graph: Graph, facts: Facts | None = None) -> None:
     """
     seen: set[Node] = set()
     outputs = [n for n in graph.nodes if n.op == "output"]
-    if len(outputs) != 1 or next(reversed(graph.nodes)) is not outputs[0]:
+    if len(outputs) != 1 or next(iter(reversed(graph.nodes))) is not outputs[0]:
         raise CompilerBug("graph", "a graph ends in exactly one output node")
     for node in graph.nodes:
         _check_form(node, seen)

@@ -26,14 +26,26 @@ def _convolution(x: TensorMeta, weight: TensorMeta, bias: TensorMeta | None, str
     sizes = convolved_sizes(x.sizes, weight.sizes, bias, stride, padding, dilation, transposed, output_padding, groups)
     require(x.dtype == weight.dtype and (bias is None or bias.dtype == x.dtype), "a convolution of different dtypes")
     require(x.device == weight.device and x.dtype in FLOATS, f"a convolution of {x.dtype} on {x.device}")
+    if len(sizes) == 3:
+        made = _convolved_layout(_with_height(x), _with_height(weight), (*sizes[:2], 1, sizes[2]))
+        return TensorMeta(sizes, (*made.strides[:2], made.strides[3]), x.dtype, x.device)
+    return _convolved_layout(x, weight, sizes)
+
+
+def _with_height(x: TensorMeta) -> TensorMeta:
+    """One-dimensional data as eager sees it: an image of height 1."""
+    n, c, w = x.sizes
+    sn, sc, sw = x.strides
+    return TensorMeta((n, c, 1, w), (sn, sc, w * sw, sw), x.dtype, x.device)
+
+
+def _convolved_layout(x: TensorMeta, weight: TensorMeta, sizes: Sizes) -> TensorMeta:
     if _goes_channels_last(x, weight):
         return TensorMeta(sizes, channels_last_strides(sizes), x.dtype, x.device)
     return fresh(x, sizes)
 
 
 def _goes_channels_last(x: TensorMeta, weight: TensorMeta) -> bool:
-    if len(x.sizes) not in (4, 5):
-        return False
     return suggests_channels_last(x.sizes, x.strides) or suggests_channels_last(weight.sizes, weight.strides)
 
 

@@ -47,7 +47,7 @@ def _nll_loss(x: TensorMeta, target: TensorMeta, weight: TensorMeta | None, redu
 
 
 def _native_dropout(x: TensorMeta, p: float, train: bool | None) -> tuple[TensorMeta, TensorMeta]:
-    require(x.dtype in FLOATS and 0 <= p <= 1, f"dropout of {x.dtype}")
+    require(x.dtype in FLOATS and 0 <= p <= 1 and all(s != 0 for s in x.sizes), f"dropout of {x.dtype}, or of nothing")
     return iterate([x, x], x.dtype), _alike(x, "bool")
 
 
