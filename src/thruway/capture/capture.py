@@ -130,6 +130,9 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
               reasons: tuple[BreakReason, ...]) -> Captured:
     graph = state.graph
     graph.output(tuple(outputs))
+    for fact in state.facts.recorded:
+        value, _ = next(iter(state.symbols.values()))
+        state.guard("relation", value.source, (fact.left, fact.operator, fact.right))
     _guard_overlap(state)
     kept_inputs = []
     for one in state.inputs:

@@ -20,7 +20,7 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.effects import Build, Step, Write
 from thruway.capture.state import Namespace, State
-from thruway.capture.tensors import tensor_node
+from thruway.capture.tensors import size_node, tensor_node
 from thruway.capture.values.base import (
     CellValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue,
     SliceValue, TensorValue, TupleValue, Value, ViewValue,
@@ -143,11 +143,7 @@ class Emitter:
         return name
 
     def size(self, value: SizeValue) -> str:
-        if value.node is None and value.make_node is not None:
-            value.node = value.make_node(self.state)
-        if value.node is None:
-            raise CompilerBug("emit", "a symbolic size without a node")
-        return self.output(value.node)
+        return self.output(size_node(self.state, value))
 
     def constant_value(self, value: Constant) -> str:
         obj = value.value

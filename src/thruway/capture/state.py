@@ -19,6 +19,7 @@ from thruway.capture.values.base import Constant, FunctionValue, ObjectValue, Va
 from thruway.core.errors import UserLine, Unsupported
 from thruway.frame.guard import MISSING, Guard
 from thruway.frame.source import Made, Source, TypeOf
+from thruway.shapes.symbolic import Facts
 
 
 class UserRaise(Exception):
@@ -145,7 +146,9 @@ class State:
     namespaces: dict[int, Namespace] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     written: set[int] = field(default_factory=set)
-    symbols: dict[str, Any] = field(default_factory=dict)
+    symbols: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    size_nodes: dict[Any, torch.fx.Node] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
     lines: dict[Any, UserLine] = field(default_factory=dict)
     marker: Marker | None = None
     lookups: dict[Any, Any] = field(default_factory=dict)

@@ -14,11 +14,13 @@ import torch.nn.functional
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Input, State
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
+    Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
 )
-from thruway.capture.values.constants import SIZE_TYPES, from_python, make_tuple
+from thruway.capture.values.constants import from_python, make_tuple
 from thruway.core.errors import Unsupported
+from thruway.core.sizes import FloorDiv, Max, Min, Mod, SizeLike, Symbol
 from thruway.frame.source import show
+from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceTensor
 
 METHOD_REFUSALS = frozenset(
@@ -242,15 +244,39 @@ def _input_name(state: State, value: TensorValue) -> str:
 
 
 def size_node(state: State, value: SizeValue) -> Any:
-    if value.node is None:
-        if value.make_node is None:
-            return value.size
-        value.node = value.make_node(state)
-    return value.node
+    """The node that computes a symbolic size from the sizes of inputs."""
+    return expression_node(state, bare(value.size))
 
 
-def is_tensor_type(cls: type) -> bool:
-    return issubclass(cls, torch.Tensor)
+def expression_node(state: State, size: SizeLike) -> Any:
+    if isinstance(size, int):
+        return size
+    node = state.size_nodes.get(size)
+    if node is None or node._erased:
+        terms = [_term_node(state, monomial, coefficient) for monomial, coefficient in size.terms.items()]
+        node = state.size_nodes[size] = functools.reduce(lambda a, b: _size_call(state, operator.add, a, b), terms)
+    return node
 
 
-__all__ = ["FALSE", "NONE", "TRUE", "SIZE_TYPES", "call_torch", "is_torch_callable"]
+def _term_node(state: State, monomial: tuple, coefficient: int) -> Any:
+    factors = [_atom_node(state, atom) for atom in monomial]
+    if coefficient != 1 or not factors:
+        factors.append(coefficient)
+    return functools.reduce(lambda a, b: _size_call(state, operator.mul, a, b), factors)
+
+
+def _atom_node(state: State, atom: Any) -> Any:
+    if isinstance(atom, Symbol):
+        tensor, dim = state.symbols[atom.name]
+        return _size_call(state, torch.ops.aten.sym_size.int, tensor_node(state, tensor), dim)
+    function = ATOM_FUNCTIONS[type(atom)]
+    return _size_call(state, function, expression_node(state, atom.left), expression_node(state, atom.right))
+
+
+ATOM_FUNCTIONS: dict[type, Callable[..., Any]] = {FloorDiv: operator.floordiv, Mod: operator.mod, Max: torch.sym_max, Min: torch.sym_min}
+
+
+def _size_call(state: State, function: Callable[..., Any], *args: Any) -> torch.fx.Node:
+    node = state.graph.create_node("call_function", function, args)
+    node.meta["line"] = state.where()
+    return node

@@ -13,6 +13,7 @@ import re
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,9 +24,11 @@ from thruway.capture.values.base import (
     FALSE, NONE, TRUE, CellValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue,
     SetValue, TensorValue, TupleValue, Value,
 )
+from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
-from thruway.frame.source import Attr, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source
+from thruway.frame.source import Attr, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source, show
 from thruway.shapes.meta import TensorMeta
+from thruway.shapes.symbolic import comparable
 from thruway.shapes.trace_tensor import TraceTensor, from_meta, meta_of
 
 BY_VALUE = frozenset({int, float, complex, str, bytes, range, torch.device, torch.Size})
@@ -94,11 +97,33 @@ def _wrap_tensor(state: State, obj: torch.Tensor, source: Source, guarded: bool)
     meta = meta_of(obj)
     if obj.layout is not torch.strided:
         raise unsupported(state, "TW108", obj.layout)
+    value = TensorValue(None, None, source, obj)
+    dims = [dim for dim in range(obj.dim()) if (source, dim) in state.dynamic and obj.shape[dim] > 1]
+    if dims:
+        meta = symbolic_meta(state, value, meta, dims)
     keys = torch._C._dispatch_keys(obj).raw_repr()
     state.guard("tensor", source, TensorExpectation(type(obj), meta.dtype, meta.device, meta.requires_grad, meta.sizes, meta.strides, keys))
-    value = TensorValue(make_trace(obj, meta), None, source, obj)
+    value.trace = make_trace(obj, comparable(meta, state.facts) if dims else meta)
     state.by_trace[id(value.trace)] = value
     return value
+
+
+def symbolic_meta(state: State, value: TensorValue, meta: TensorMeta, dims: list[int]) -> TensorMeta:
+    """`meta` with a symbol for each of `dims`, and the strides that follow from them where the tensor is dense."""
+    sizes = list(meta.sizes)
+    strides = list(meta.strides)
+    for dim in dims:
+        name = f"s{len(state.symbols)}"
+        state.symbols[name] = (value, dim)
+        state.facts.hints[name] = meta.sizes[dim]
+        sizes[dim] = symbol(name)
+    step, real = 1, 1
+    for dim in sorted(range(len(sizes)), key=lambda d: (meta.strides[d], meta.sizes[d])):
+        if meta.strides[dim] != real:
+            raise unsupported(state, "TW118", show(value.source))
+        strides[dim] = step
+        step, real = mul(step, sizes[dim]), real * meta.sizes[dim]
+    return replace(meta, sizes=tuple(sizes), strides=tuple(strides))
 
 
 def make_trace(tensor: torch.Tensor, meta: TensorMeta) -> TraceTensor:

@@ -64,13 +64,13 @@ class TensorValue(Value):
 
 
 class SizeValue(Value):
-    """An integer (or float, or truth value) that depends on symbolic sizes; `node` computes it in the graph, made when first needed."""
+    """An integer that depends on symbolic sizes: a torch.SymInt. `tensors.size_node` computes it in the graph."""
 
-    __slots__ = ("size", "node", "make_node")
+    __slots__ = ("size",)
 
-    def __init__(self, size: Any, node: Any = None, make_node: Any = None):
+    def __init__(self, size: Any):
         super().__init__()
-        self.size, self.node, self.make_node = size, node, make_node
+        self.size = size
 
 
 class SliceValue(Value):

@@ -61,7 +61,7 @@ def from_python(state: State, obj: Any) -> Value:
         return FALSE
     cls = type(obj)
     if cls in SIZE_TYPES:
-        return size_value(state, obj)
+        return SizeValue(obj)
     if isinstance(obj, torch.Tensor):
         return state.by_trace[id(obj)]
     if isinstance(obj, tuple):
@@ -82,11 +82,6 @@ def from_python(state: State, obj: Any) -> Value:
 SIZE_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def size_value(state: State, size: Any, make_node: Any = None) -> Value:
-    """A SizeValue, or a Constant where the size turned out to be known."""
-    return SizeValue(size, make_node=make_node)
-
-
 def specialize(state: State, value: SizeValue) -> Constant:
     """The size's value at this call; torch's SymInt protocol records the relation that must hold."""
     size = value.size
@@ -97,7 +92,3 @@ def specialize(state: State, value: SizeValue) -> Constant:
             return Constant(float(size))
         case _:
             return Constant(bool(size))
-
-
-def is_tensor(value: Value) -> bool:
-    return isinstance(value, TensorValue)
