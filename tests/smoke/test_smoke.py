@@ -12,7 +12,6 @@ from torch import nn
 import thruway
 
 pytestmark = pytest.mark.smoke
-CONNECTED = pytest.mark.xfail(strict=False, reason="the stages are not all connected yet")
 
 
 def _modules_after(program: str) -> set[str]:
@@ -32,7 +31,6 @@ def test_disabled_means_eager(monkeypatch):
         assert thruway.compile(torch.relu) is torch.relu
 
 
-@CONNECTED
 @pytest.mark.parametrize("backend", ["eager", "thruway"])
 def test_a_function(backend):
     def f(x, y):
@@ -44,7 +42,6 @@ def test_a_function(backend):
         torch.testing.assert_close(compiled(x, y), f(x, y))
 
 
-@CONNECTED
 @pytest.mark.parametrize("backend", ["eager", "thruway"])
 def test_a_module(backend):
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)).eval()
@@ -55,7 +52,6 @@ def test_a_module(backend):
             torch.testing.assert_close(compiled(x), model(x))
 
 
-@CONNECTED
 def test_gradients():
     def f(x, w):
         return torch.tanh(x @ w).sum()
@@ -66,7 +62,6 @@ def test_gradients():
     torch.testing.assert_close(got, expected)
 
 
-@CONNECTED
 def test_what_cannot_be_captured_runs_eager_with_a_reason():
     def f(x):
         return eval("x + 1", {}, {"x": x})
@@ -80,7 +75,6 @@ def test_what_cannot_be_captured_runs_eager_with_a_reason():
         thruway.compile(f, fullgraph=True)(torch.ones(2))
 
 
-@CONNECTED
 def test_compiling_loads_nothing_that_it_replaces():
     program = "import torch, thruway\nf = thruway.compile(lambda x: x.sin() + x.cos())\nf(torch.ones(16)); f(torch.ones(16))"
     loaded = _modules_after(program)

@@ -37,7 +37,7 @@ class Explanation:
             _section("notes", self.notes),
             _section("operators", [f"{name} × {count}" for name, count in self.operators]),
             _section("guards", self.guards),
-            _section("seconds", [f"{stage} {seconds:.4f}" for stage, seconds in self.seconds]),
+            _section("seconds", [f"{stage} {seconds:.4f}" for stage, seconds in self.seconds if seconds >= 1e-4]),
         ]
         return "\n".join([head, *(section for section in sections if section)])
 
