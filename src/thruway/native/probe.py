@@ -17,6 +17,7 @@ import torch
 IMPL_BYTES = 200
 META_BYTES = 192
 COUNTER_BYTES = 32
+ROUNDS = 8
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64, torch.float16, torch.float64)
 
 
@@ -26,9 +27,20 @@ def bind(core: ModuleType) -> dict[str, int]:
     libraries = tuple(os.path.join(folder, name) for name in ("libtorch_cpu.so", "libc10.so", "libtorch_python.so"))
     steal = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr
     core.bind_torch(libraries, torch.Tensor, torch.nn.Parameter, torch._C.TensorBase, steal)
-    layout = find_layout(core.peek)
+    layout = find_whole_layout(core.peek)
     core.set_layout(**layout)
     self_test(core)
+    return layout
+
+
+def find_whole_layout(peek: Callable[[int, int], bytes | None]) -> dict[str, int]:
+    """A layout with every offset where one of a few rounds finds it: what lies in padding can make one round undecided, never wrong."""
+    layout = find_layout(peek)
+    for _ in range(ROUNDS):
+        if min(layout.values()) >= 0:
+            break
+        again = find_layout(peek)
+        layout = {name: at if at >= 0 else again[name] for name, at in layout.items()}
     return layout
 
 
@@ -183,8 +195,10 @@ def _probe_autograd(peek) -> dict[str, int]:
         return {"autograd_meta": -1, "requires_grad": -1, "grad_fn": -1, "forward_grad": -1, "plain_autograd": 0}
     flag = _one(_flag_candidates(peek, meta, n) for n in range(2, 8))
     vtables = {_words(_meta_of(peek, meta, t))[0] for t in grad}
+    pointers = flag // 8 if flag >= 0 else 0        # the flags stand last in an AutogradMeta; behind them the memory is not its own
     return {
-        "autograd_meta": meta, "requires_grad": flag, "grad_fn": _grad_fn(peek, meta), "forward_grad": _forward_grad(peek, meta),
+        "autograd_meta": meta, "requires_grad": flag,
+        "grad_fn": _grad_fn(peek, meta, pointers), "forward_grad": _forward_grad(peek, meta, pointers),
         "plain_autograd": vtables.pop() if len(vtables) == 1 else 0,
     }
 
@@ -214,32 +228,32 @@ def _flag_candidates(peek, meta: int, size: int) -> set[int]:
     return {i for i in range(min(map(len, (on, off, again)))) if (on[i], off[i], again[i]) == (1, 0, 1)}
 
 
-def _grad_fn(peek, meta: int) -> int:
+def _grad_fn(peek, meta: int, count: int) -> int:
     """The pointer (one word, or two where it is a std::shared_ptr) that is set for results of operators and null for leaves."""
     x = torch.ones(3, requires_grad=True)
     leaves = [_words(_meta_of(peek, meta, t)) for t in (x, torch.nn.Parameter(torch.ones(2)), torch.ones(2, requires_grad=True))]
     results = [_words(_meta_of(peek, meta, t)) for t in (x * 2, x.sum(), x + x, (x * 3).exp())]
-    found = _set_only(results, leaves)
+    found = _set_only(results, leaves, count)
     return 8 * found[0] if len(found) == 1 or len(found) == 2 and found[1] == found[0] + 1 else -1
 
 
-def _forward_grad(peek, meta: int) -> int:
+def _forward_grad(peek, meta: int, count: int) -> int:
     """The pointer (one word, or two where it is a std::shared_ptr) that only a dual tensor of forward-mode differentiation has."""
     grad = torch.ones(3, requires_grad=True)
-    plain = [_words(_meta_of(peek, meta, t)) for t in (grad, torch.nn.Parameter(torch.ones(2)), grad * 2)]
+    plain = [_words(_meta_of(peek, meta, t)) for t in (grad, torch.nn.Parameter(torch.ones(2)), grad * 2, grad[1:], grad.exp())]
     level = torch._C._enter_dual_level()            # below torch.autograd.forward_ad, which loads the decompositions
     try:
-        duals = [torch._VF._make_dual(torch.ones(n), torch.ones(n), level=level) for n in (2, 3)]
+        duals = [torch._VF._make_dual(torch.ones(n), torch.ones(n), level=level) for n in (2, 3, 4, 5)]
         dual = [_words(_meta_of(peek, meta, t)) for t in duals]
     finally:
         torch._C._exit_dual_level(level=level)
-    found = _set_only(dual, plain)
+    found = _set_only(dual, plain, count)
     return 8 * found[0] if len(found) == 1 or len(found) == 2 and found[1] == found[0] + 1 else -1
 
 
-def _set_only(those: list[tuple[int, ...]], others: list[tuple[int, ...]]) -> list[int]:
-    """Words that look like pointers in all of `those` and are null in all `others`."""
-    words = range(min(map(len, those + others)))
+def _set_only(those: list[tuple[int, ...]], others: list[tuple[int, ...]], count: int) -> list[int]:
+    """The first `count` words that look like pointers in all of `those` and are null in all `others`."""
+    words = range(min(count, *map(len, those + others)))
     return [i for i in words if all(w[i] > 4096 for w in those) and all(w[i] == 0 for w in others)]
 
 
