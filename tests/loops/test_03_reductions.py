@@ -155,3 +155,12 @@ def test_special_values_reduce_as_in_eager(dtype):
     for name in ("amax", "amin"):
         assert_lowers(overload(name, "default"), x, [0], exact=True)
     assert_lowers(aten.sum.default, x[:3], scale=2)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=name_of)
+def test_global_average_pooling(dtype):
+    for x in (random(dtype, 2, 6, 4, 5), random(dtype, 2, 6, 4, 5).contiguous(memory_format=torch.channels_last)):
+        assert_lowers(aten.adaptive_avg_pool2d.default, x, [1, 1], scale=4)
+        assert_lowers(aten._adaptive_avg_pool2d.default, x, [1, 1], scale=4)
+        if dtype != torch.float16:
+            assert_lowers(aten.adaptive_avg_pool2d.default, x, [2, 1], extern=True)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from loops.against_eager import assert_function, assert_lowers, lowered
 from loops.inputs import ALL, layouts, name_of, random
+from thruway.core.errors import Unsupported
 from thruway.loops.ir import Compute, Extern, Update
 
 aten = torch.ops.aten
@@ -171,9 +172,32 @@ def test_outputs_that_are_inputs_or_views_of_one():
     assert [program.buffers[name].alias or name for name in program.outputs[:3]] == ["arg_0"] * 3
 
 
-def test_dtype_views_and_complex_views_are_left_to_torch():
-    program, _ = lowered(lambda x: x.view(torch.int32) + 1, torch.randn(4))
-    assert isinstance(program.nodes[0], Extern)
+def test_the_bits_as_another_dtype():
+    program = assert_function(lambda x: (x * 2).view(torch.int32) + 1, torch.randn(4))
+    assert not any(isinstance(node, Extern) for node in program.nodes)
+    for escaping in (lambda x: x.view(torch.int32), lambda x: x.view(torch.int32).add_(1)):
+        with pytest.raises(Unsupported):
+            lowered(escaping, torch.randn(4))
+
+
+def test_strided_views():
+    program = assert_function(lambda x: (x.as_strided((3, 3), (1, 2), 1) + 1, x.as_strided((2, 2), (2, 1))), torch.randn(4, 3))
+    assert program.buffers[program.outputs[1]].alias == "arg_0"
+
+    def write(x):
+        x.as_strided((2, 2), (3, 1), 1).mul_(2)
+        return x + 1
+    assert_function(write, torch.randn(4, 3))
+
+
+def test_a_view_without_a_row_is_an_alias():
+    """As over storage that is not row-major."""
+    def strided(x):
+        y = x.as_strided((2, 3), (1, 4))
+        y.add_(1)
+        return torch.mm(y.t(), y), x * 2
+    program = assert_function(strided, torch.randn(4, 3).t(), scale=4)
+    assert any(isinstance(node, Update) for node in program.nodes)
 
 
 def test_in_place_library_call_names_what_it_writes():

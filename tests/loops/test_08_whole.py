@@ -99,3 +99,22 @@ assert not {"torch", "sympy"} & sys.modules.keys()
 def test_loops_needs_no_torch():
     """Without the package's front door, which imports torch, nothing here does."""
     subprocess.run([sys.executable, "-c", ALONE, str(Path(thruway.__file__).parent)], check=True)
+
+
+def test_derived_nodes_stand_apart():
+    """What depends on weights alone is computed in `derived`, and the rest reads it."""
+    with torch.no_grad():
+        traced = retrace_callable(lambda x, w: x @ (w.t() * 2).contiguous() + w.sum(), [meta_of(torch.randn(3, 4)), meta_of(torch.randn(5, 4))])
+    weight = [node for node in traced.graph.nodes if node.op == "placeholder"][1]
+    weight.meta["weight"] = True
+    known = {weight}
+    for node in traced.graph.nodes:
+        if node.op == "call_function" and set(node.all_input_nodes) <= known:
+            node.meta["derived"] = True
+            known.add(node)
+    program = lower(traced.graph)
+    verify(program)
+    assert len(program.derived) >= 2 and program.buffers["arg_1"].kind == "weight"
+    x, w = torch.randn(3, 4), torch.randn(5, 4)
+    result = evaluate(simplify(program), [to_numpy(x), to_numpy(w)], TorchExterns())
+    assert_close(result.outputs[0], x @ (w.t() * 2) + w.sum(), scale=8)

@@ -21,13 +21,15 @@ from thruway.shapes.meta import TensorMeta, contiguous_strides
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A value on the way down: the buffer that holds it and its metadata. A view also knows its `source` and, per dimension of
-    the source, the coordinate as a size over this view's axes (None where it is no coordinate map, as after a dtype view)."""
+    the source, the coordinate as a size over this view's axes. `detached`: a copy of what is a view in eager, so that it must
+    neither be written nor leave the graph."""
 
     name: str
     meta: TensorMeta
     source: Tensor | None = None
     index: tuple[SizeLike, ...] = ()
     version: int = 0
+    detached: bool = False
 
     @property
     def sizes(self) -> tuple[SizeLike, ...]:

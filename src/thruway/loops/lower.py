@@ -17,6 +17,7 @@ from thruway.loops.builder import Builder, Tensor, Value, axes_of, axis_indices,
 from thruway.loops.expressions import loads, references
 from thruway.loops.ir import Buffer, BufferRef, Compute, Extern, Node, Origin, Program, Scan, SizeArg, Update
 from thruway.loops.lowerings import ROWS
+from thruway.loops.operators import Operator, operator_of
 from thruway.shapes.meta import TensorMeta, contiguous_strides
 
 
@@ -70,41 +71,71 @@ class _Lowering:
         self.values[node] = Tensor(node.name, meta)
 
     def _call(self, node) -> None:
-        name = _operator_name(node.target)
+        operator = operator_of(node.target)
         meta = node.meta.get("value")
-        if name == "getitem":
+        if operator.name == "getitem":
             self.values[node] = self.values[node.args[0]][node.args[1]]
-            return
-        if isinstance(meta, (int, Size)) and not isinstance(meta, bool):
+        elif isinstance(meta, (int, Size)) and not isinstance(meta, bool):
             self.values[node] = meta
-            return
-        self.b.begin(node.name, meta, Origin((node.name,), node.meta.get("line")), self.derived if node.meta.get("derived") else self.nodes)
-        args = self._resolve(node.args)
-        kwargs = {key: self._resolve(value) for key, value in node.kwargs.items()} if node.kwargs else {}
-        self.values[node] = self._lower_call(name, node, args, kwargs)
+        else:
+            nodes = self.derived if node.meta.get("derived") else self.nodes
+            self.b.begin(node.name, meta, Origin((node.name,), node.meta.get("line")), nodes)
+            args = self._resolve(node.args)
+            kwargs = {key: self._resolve(value) for key, value in node.kwargs.items()} if node.kwargs else {}
+            self.values[node] = self._lower_call(operator, args, kwargs)
 
-    def _lower_call(self, name: str, node, args: tuple, kwargs: dict) -> Value:
-        if _in_place(node):
-            args = (self.b.current(args[0]), *args[1:])
-        row = ROWS.get(name)
-        if row is not None:
-            mark = len(self.b.nodes)
-            try:
-                return row(self.b, *args, **kwargs)
-            except Unsupported:
-                del self.b.nodes[mark:]
-        functional = ROWS.get(_functional_name(name)) if _in_place(node) else None
-        if functional is not None:
-            return self._in_place_call(functional, args, kwargs)
-        return self._extern(name, node, args, kwargs)
+    def _lower_call(self, operator: Operator, args: tuple, kwargs: dict) -> Value:
+        if operator.writes:
+            args, kwargs = self._with_current(operator, args, kwargs)
+        functional = None if len(operator.writes) != 1 else ROWS.get(operator.functional_name)
+        mark = len(self.b.nodes)
+        try:
+            if operator.name in ROWS:
+                return ROWS[operator.name](self.b, *args, **kwargs)
+            if functional is not None:
+                return self._in_place_call(functional, args, kwargs)
+        except Unsupported:
+            del self.b.nodes[mark:]
+        if operator.is_view:
+            return self._opaque_view(operator, args)
+        return self._extern(operator, args, kwargs)
+
+    def _with_current(self, operator: Operator, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """The arguments, with the written ones as they stand in their storage now."""
+        args, kwargs = list(args), dict(kwargs)
+        for position, name in operator.writes:
+            if position < len(args):
+                args[position] = self._writable(args[position])
+            elif kwargs.get(name) is not None:
+                kwargs[name] = self._writable(kwargs[name])
+        return tuple(args), kwargs
+
+    def _writable(self, x: Value) -> Value:
+        if isinstance(x, tuple):
+            return tuple([self._writable(one) for one in x])
+        if x.root.detached:
+            raise Unsupported("TW522", "a write through a view as another dtype")
+        return self.b.current(x)
 
     def _in_place_call(self, row: Callable, args: tuple, kwargs: dict) -> Value:
         """The functional operator, in the dtype that its arguments promote to, written over its first argument."""
-        target = args[0]
+        target, meta = args[0], self.b.meta
         self.b.meta = replace(target.meta, strides=contiguous_strides(target.sizes), dtype="")
-        value = row(self.b, *args, **kwargs)
-        self.b.meta = target.meta
+        try:
+            value = row(self.b, *args, **kwargs)
+        finally:
+            self.b.meta = meta
         return self.b.write(target, axis_indices(target.rank), load_broadcast(value, target.rank), axes_of(target.sizes))
+
+    def _opaque_view(self, operator: Operator, args: tuple) -> Value:
+        """A view that has no row, as an alias: its metadata says where it lies."""
+        x = args[0]
+        if not isinstance(x, Tensor) or not isinstance(self.b.meta, TensorMeta) or x.root.detached:
+            raise Unsupported("TW523", f"the view {operator.name}")
+        name = self._alias(Tensor(self.b.name, self.b.meta, x))
+        if name is None:
+            raise Unsupported("TW522", f"the view {operator.name} as another dtype")
+        return Tensor(name, self.b.meta)
 
     def _resolve(self, value):
         kind = type(value)
@@ -114,24 +145,31 @@ class _Lowering:
             return self.values[value]
         return value
 
-    def _extern(self, name: str, node, args: tuple, kwargs: dict) -> Value:
-        metas = node.meta.get("value")
-        written = (args[0],) if _in_place(node) else ()
+    def _extern(self, operator: Operator, args: tuple, kwargs: dict) -> Value:
+        """The call as it stands. Results that share a written argument are that argument afterwards."""
+        written = self._written(operator, args, kwargs)
+        metas = self.b.meta if isinstance(self.b.meta, (tuple, list)) else (self.b.meta,)
+        fresh = operator.fresh if len(operator.fresh) == len(metas) else (True,) * len(metas)
+        outs = self._extern_outs([meta for meta, own in zip(metas, fresh) if own and meta is not None])
         call_args = tuple([self._extern_argument(a) for a in args])
         call_kwargs = tuple([(key, self._extern_argument(value)) for key, value in kwargs.items()])
-        outs = () if written else self._extern_outs(metas)
-        mutates = tuple([call_args[0].name for _ in written])
-        self.b.nodes.append(Extern(_call_name(name), call_args, call_kwargs, tuple([o.name for o in outs]), mutates, self.b.origin))
-        if written:
-            return self.b.written(written[0])
-        return tuple(outs) if isinstance(metas, (tuple, list)) else outs[0] if outs else ()
+        names, mutates = tuple([o.name for o in outs]), tuple([self._whole(x) for x in written])
+        self.b.nodes.append(Extern(operator.call_name, call_args, call_kwargs, names, mutates, self.b.origin))
+        results, after = iter(outs), iter([self.b.written(x) for x in written])
+        values = tuple([next(results) if own and meta is not None else next(after, None) for meta, own in zip(metas, fresh)])
+        return values if isinstance(self.b.meta, (tuple, list)) else values[0]
 
-    def _extern_outs(self, metas) -> list[Tensor]:
-        if not isinstance(metas, (tuple, list)):
-            return [self.b.new(metas)] if isinstance(metas, TensorMeta) else []
+    def _written(self, operator: Operator, args: tuple, kwargs: dict) -> list[Tensor]:
+        found = []
+        for position, name in operator.writes:
+            value = args[position] if position < len(args) else kwargs.get(name)
+            found += [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Tensor)]
+        return found
+
+    def _extern_outs(self, metas: list) -> list[Tensor]:
         if not all(isinstance(meta, TensorMeta) for meta in metas):
             raise Unsupported("TW503", f"{self.b.name} returns something that is no tensor")
-        return [self.b.new(meta, str(k)) for k, meta in enumerate(metas)]
+        return [self.b.new(meta, str(k) if len(metas) > 1 else "") for k, meta in enumerate(metas)]
 
     def _extern_argument(self, value):
         if isinstance(value, Tensor):
@@ -153,10 +191,12 @@ class _Lowering:
     def _alias(self, x: Tensor) -> str | None:
         root = x.root
         base = self.b.buffers[root.name]
-        if x.dtype != root.dtype or base.strides != root.meta.strides:
+        if root.detached or (x.dtype, x.meta.device) != (root.dtype, root.meta.device) or base.strides != root.meta.strides:
             return None
         offset = add(x.meta.offset, mul(root.meta.offset, -1))
         name = f"{x.name}_view"
+        if base.alias is not None:
+            base, offset = self.b.buffers[base.alias], add(offset, base.offset)
         alias = Buffer(name, x.dtype, x.sizes, x.meta.strides, "temp", x.meta.device, base.name, offset)
         if self.b.buffers.setdefault(name, alias) != alias:
             name = self.b.unique(name)
@@ -167,6 +207,8 @@ class _Lowering:
         for value in self._resolve(node.args[0]):
             if not isinstance(value, Tensor):
                 raise Unsupported("TW504", "a graph output that is no tensor")
+            if value.root.detached:
+                raise Unsupported("TW522", "a view as another dtype leaves the graph")
             self.outputs.append(value.name if value.source is None else self._alias(value) or value.name)
 
     def _without_dead_nodes(self) -> Program:
@@ -207,34 +249,3 @@ def touched(node: Node) -> Iterable[str]:
             return [*outs, *references((*args, *[value for _, value in kwargs]))]
         case _:
             raise TypeError(f"not a node of a program: {node!r}")
-
-
-_NAMES: dict[object, str] = {}
-
-
-def _operator_name(target) -> str:
-    """ "aten.add.Tensor" of an operator overload, "getitem" of a Python function."""
-    name = _NAMES.get(target)
-    if name is None:
-        name = _NAMES[target] = str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
-    return name
-
-
-def _functional_name(name: str) -> str:
-    """ "aten.add.Tensor" of "aten.add_.Tensor"."""
-    space, operator, overload = name.split(".", 2)
-    return f"{space}.{operator.removesuffix('_')}.{overload}"
-
-
-def _call_name(name: str) -> str:
-    """ "aten::add.Tensor" of "aten.add.Tensor", "aten::mm" of "aten.mm.default"."""
-    space, operator, overload = name.split(".", 2)
-    return f"{space}::{operator}" + ("" if overload == "default" else f".{overload}")
-
-
-def _in_place(node) -> bool:
-    """Whether the call writes its first argument, by torch's naming: one trailing underscore."""
-    if node.op != "call_function":
-        return False
-    parts = _operator_name(node.target).split(".")
-    return len(parts) == 3 and parts[1].endswith("_") and not parts[1].endswith("__")

@@ -11,7 +11,7 @@ from thruway.loops.builder import Builder, Tensor, axes_of, axis_indices, load, 
 from thruway.loops.expressions import cast, literal, within
 from thruway.loops.ir import Condition, Expr
 from thruway.loops.lowerings.elementwise import number
-from thruway.loops.lowerings.views import _same_layout, alias, axis_ranges, wrap_dim
+from thruway.loops.lowerings.views import same_layout, alias, axis_ranges, wrap_dim
 
 
 def copy(b: Builder, self: Tensor, *more: object, **named: object) -> Tensor:
@@ -25,7 +25,7 @@ def copy(b: Builder, self: Tensor, *more: object, **named: object) -> Tensor:
 
 def convert(b: Builder, self: Tensor, *more: object, **named: object) -> Tensor:
     """`.to(…)`: the tensor itself where dtype and layout stay and no copy was asked for."""
-    if self.dtype == b.out.dtype and _same_layout(b.out, self.meta.strides) and True not in more and not named.get("copy"):
+    if self.dtype == b.out.dtype and same_layout(b.out, self.meta.strides) and True not in more and not named.get("copy"):
         return alias(b, self)
     return copy(b, self)
 

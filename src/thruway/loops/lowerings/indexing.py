@@ -11,7 +11,7 @@ from thruway.loops.builder import Builder, Tensor, axes_of, axis_index, axis_ind
 from thruway.loops.expressions import cast, op, where
 from thruway.loops.ir import CheckIndex, Expr, Index
 from thruway.loops.lowerings.elementwise import number
-from thruway.loops.lowerings.views import _select, _slice, slice_start, wrap_dim
+from thruway.loops.lowerings.views import select_at, slice_from, slice_start, wrap_dim
 
 
 def checked(x: Expr, size: SizeLike, wrap: bool = False) -> CheckIndex:
@@ -203,12 +203,12 @@ def on_a_copy(row: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def select_scatter(b: Builder, self: Tensor, src: Tensor, dim: int, index: SizeLike) -> Tensor:
-    return _write_part(b, self, src, lambda copy: _select(b, copy, wrap_dim(dim, self.rank), index, src.meta))
+    return _write_part(b, self, src, lambda copy: select_at(b, copy, wrap_dim(dim, self.rank), index, src.meta))
 
 
 def slice_scatter(b: Builder, self: Tensor, src: Tensor, dim: int = 0, start=None, end=None, step: int = 1) -> Tensor:
     dim = wrap_dim(dim, self.rank)
-    return _write_part(b, self, src, lambda copy: _slice(b, copy, dim, slice_start(start, self.sizes[dim]), step, src.meta))
+    return _write_part(b, self, src, lambda copy: slice_from(b, copy, dim, slice_start(start, self.sizes[dim]), step, src.meta))
 
 
 def _write_part(b: Builder, self: Tensor, src: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:

@@ -216,6 +216,13 @@ def count_nonzero(b: Builder, self: Tensor, dim=None) -> Tensor:
     return b.compute(b.out, reduce(self.sizes, wrap_dims(dim, self.rank), False, "sum", read, "int64"))
 
 
+def global_average(b: Builder, self: Tensor, output_size: Sequence[int]) -> Tensor:
+    """Adaptive pooling to one element per channel is a mean, in eager too."""
+    if any(type(size) is not int or size != 1 for size in output_size):
+        raise Unsupported("TW525", "adaptive pooling to more than one element")
+    return mean(b, self, tuple(range(-len(output_size), 0)), True)
+
+
 ROWS: dict[str, Callable[..., Tensor | tuple]] = {
     "aten.sum.dim_IntList": sum_like("sum"), "aten.sum.default": sum_default,
     "aten.prod.dim_int": sum_like("prod"), "aten.prod.default": lambda b, self, *, dtype=None: sum_like("prod")(b, self),
@@ -230,5 +237,6 @@ ROWS: dict[str, Callable[..., Tensor | tuple]] = {
     **{f"aten.{name}.{kind}": variance_dim(name == "std") for name in ("var", "std") for kind in ("default", "dim")},
     "aten.linalg_vector_norm.default": vector_norm,
     **{f"aten.norm.{kind}": norm for kind in ("Scalar", "ScalarOpt_dim", "ScalarOpt_dim_dtype", "ScalarOpt_dtype")},
+    **{f"aten.{name}.default": global_average for name in ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_avg_pool3d")},
     "aten.logsumexp.default": logsumexp, "aten.count_nonzero.default": count_nonzero, "aten.count_nonzero.dim_IntList": count_nonzero,
 }

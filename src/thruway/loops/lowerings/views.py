@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from thruway.core.dtypes import COMPLEX, ITEMSIZE
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import Ranges, Size, SizeLike, Symbol, add, bounds, floordiv, mod, mul
 from thruway.loops.builder import Builder, Tensor, axis_indices, load
-from thruway.loops.ir import Index
+from thruway.loops.ir import Index, Op
 from thruway.shapes.meta import TensorMeta, contiguous_strides
 
 
@@ -103,12 +105,12 @@ def reshape(b: Builder, self: Tensor, *shape: object) -> Tensor:
     """A view where strides allow it, else a copy."""
     strides = view_strides(self.sizes, self.meta.strides, b.out.sizes)
     index = reshape_index(self.sizes, b.out.sizes)
-    if strides is None or not _same_layout(b.out, strides):
+    if strides is None or not same_layout(b.out, strides):
         return b.compute(b.out, load(self, index))
     return b.view(self, index)
 
 
-def _same_layout(meta: TensorMeta, strides: Sequence[SizeLike]) -> bool:
+def same_layout(meta: TensorMeta, strides: Sequence[SizeLike]) -> bool:
     return all(a == c for size, a, c in zip(meta.sizes, meta.strides, strides) if size != 1)
 
 
@@ -133,10 +135,10 @@ def t(b: Builder, self: Tensor) -> Tensor:
 
 
 def select(b: Builder, self: Tensor, dim: int, index: SizeLike) -> Tensor:
-    return _select(b, self, wrap_dim(dim, self.rank), index, b.out)
+    return select_at(b, self, wrap_dim(dim, self.rank), index, b.out)
 
 
-def _select(b: Builder, self: Tensor, dim: int, index: SizeLike, meta: TensorMeta) -> Tensor:
+def select_at(b: Builder, self: Tensor, dim: int, index: SizeLike, meta: TensorMeta) -> Tensor:
     if not isinstance(index, (int, Size)):
         raise Unsupported("TW510", "select at an index that only the run knows")
     at = add(self.sizes[dim], index) if type(index) is int and index < 0 else index
@@ -146,7 +148,7 @@ def _select(b: Builder, self: Tensor, dim: int, index: SizeLike, meta: TensorMet
 
 def slice_(b: Builder, self: Tensor, dim: int = 0, start: SizeLike | None = None, end: SizeLike | None = None, step: int = 1) -> Tensor:
     dim = wrap_dim(dim, self.rank)
-    return _slice(b, self, dim, slice_start(start, self.sizes[dim]), step, b.out)
+    return slice_from(b, self, dim, slice_start(start, self.sizes[dim]), step, b.out)
 
 
 def slice_start(start: SizeLike | None, size: SizeLike) -> SizeLike:
@@ -163,7 +165,7 @@ def slice_start(start: SizeLike | None, size: SizeLike) -> SizeLike:
     raise Unsupported("TW511", f"a slice from {start} of a dimension of size {size}")
 
 
-def _slice(b: Builder, self: Tensor, dim: int, start: SizeLike, step: SizeLike, meta: TensorMeta) -> Tensor:
+def slice_from(b: Builder, self: Tensor, dim: int, start: SizeLike, step: SizeLike, meta: TensorMeta) -> Tensor:
     index = list(axis_indices(self.rank))
     index[dim] = add(start, mul(index[dim], step))
     return b.view(self, index, meta)
@@ -178,14 +180,14 @@ def split(b: Builder, self: Tensor, split_size: object, dim: int = 0) -> tuple:
     dim = wrap_dim(dim, self.rank)
     pieces, start = [], 0
     for meta in b.meta:
-        pieces.append(_slice(b, self, dim, start, 1, meta))
+        pieces.append(slice_from(b, self, dim, start, 1, meta))
         start = add(start, meta.sizes[dim])
     return tuple(pieces)
 
 
 def unbind(b: Builder, self: Tensor, dim: int = 0) -> tuple:
     dim = wrap_dim(dim, self.rank)
-    return tuple([_select(b, self, dim, k, meta) for k, meta in enumerate(b.meta)])
+    return tuple([select_at(b, self, dim, k, meta) for k, meta in enumerate(b.meta)])
 
 
 def squeeze(b: Builder, self: Tensor, dim: object = None) -> Tensor:
@@ -213,7 +215,7 @@ def alias(b: Builder, self: Tensor, *more: object, **named: object) -> Tensor:
 
 def contiguous(b: Builder, self: Tensor, *, memory_format: object = None) -> Tensor:
     """The tensor itself where it is laid out as asked, else a copy."""
-    if _same_layout(b.out, self.meta.strides):
+    if same_layout(b.out, self.meta.strides):
         return alias(b, self)
     return b.compute(b.out, load(self, axis_indices(self.rank)))
 
@@ -236,6 +238,25 @@ def unfold(b: Builder, self: Tensor, dimension: int, size: int, step: int) -> Te
     return b.view(self, axes)
 
 
+def view_dtype(b: Builder, self: Tensor, dtype: object) -> Tensor:
+    """The same bits as another dtype of the same width."""
+    if ITEMSIZE[self.dtype] != ITEMSIZE[b.out.dtype] or {self.dtype, b.out.dtype} & (COMPLEX | {"bool"}):
+        raise Unsupported("TW522", "a view as another dtype that changes sizes")
+    bits = Op("bitcast", (load(self, axis_indices(self.rank)),), b.out.dtype)
+    return replace(b.compute(b.dense(b.out.sizes, b.out.dtype), bits), detached=True)
+
+
+def as_strided(b: Builder, self: Tensor, size: Sequence[SizeLike], stride: Sequence[SizeLike], storage_offset: object = None) -> Tensor:
+    """A view by strides over storage that is row-major and wholly known."""
+    root = self.root
+    if root.meta.strides != contiguous_strides(root.sizes) or root.dtype != self.dtype:
+        raise Unsupported("TW524", "as_strided over storage that is not row-major")
+    flat = add(b.out.offset, mul(root.meta.offset, -1))
+    for at, step in zip(axis_indices(len(b.out.sizes)), b.out.strides):
+        flat = add(flat, mul(at, step))
+    return b.view(root, _split(flat, root.sizes, axis_ranges(b.out.sizes)))
+
+
 ROWS: dict[str, Callable[..., Tensor | tuple]] = {
     "aten.view.default": view, "aten._unsafe_view.default": view, "aten.unflatten.int": view, "aten.flatten.using_ints": reshape,
     "aten.reshape.default": reshape, "aten._reshape_alias.default": view,
@@ -248,5 +269,5 @@ ROWS: dict[str, Callable[..., Tensor | tuple]] = {
     "aten.squeeze.default": squeeze, "aten.squeeze.dim": squeeze, "aten.squeeze.dims": squeeze, "aten.unsqueeze.default": unsqueeze,
     "aten.expand.default": expand, "aten.expand_as.default": expand, "aten.alias.default": alias, "aten.detach.default": alias,
     "aten.view_as.default": view, "aten.lift_fresh.default": alias, "aten.contiguous.default": contiguous,
-    "aten.diagonal.default": diagonal, "aten.unfold.default": unfold,
+    "aten.view.dtype": view_dtype, "aten.as_strided.default": as_strided, "aten.diagonal.default": diagonal, "aten.unfold.default": unfold,
 }
