@@ -12,7 +12,7 @@ from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
 from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
+    FALSE, NONE, TRUE, Constant, ListValue, ObjectValue, SizeValue, TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.binary import binary, unary
 from thruway.capture.values.call import call, call_pure, run_inline
@@ -20,13 +20,10 @@ from thruway.capture.values.compare import boolean, compare, contains, identical
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.length import length_of
 from thruway.capture.values.iterate import Exhausted, items_of, iterator_of, next_value
-from thruway.capture.values.mapping import complete
 from thruway.capture.values.order import sort_values
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.subscript import delete_item, get_item, set_item
 from thruway.capture.values.truth import truth
-from thruway.capture.values.types_ import python_type
-from thruway.frame.guard import MISSING
 
 Args = list[Value]
 Kwargs = dict[str, Value]

@@ -6,12 +6,10 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
-from thruway.capture.breaks import unsupported
 from thruway.capture.known_calls.builtin_functions import length
 from thruway.capture.known_calls.builtin_types import fill_dict
 from thruway.capture.state import Inline, State
 from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, TupleValue, Value, ViewValue
-from thruway.capture.values.binary import binary, set_items
 from thruway.capture.values.compare import boolean, compare, contains, equal
 from thruway.capture.values.constants import as_python
 from thruway.capture.values.errors import raise_error
@@ -301,5 +299,3 @@ ROWS = _rows() | {
     list.sort: method(list_sort), collections.OrderedDict.move_to_end: method(move_to_end), dict.update: dict_update,
     collections.OrderedDict.update: dict_update, dict.fromkeys: dict_fromkeys, str.join: string_join,
 }
-
-__all__ = ["ROWS", "binary", "named_asdict", "named_replace", "set_items", "unsupported"]

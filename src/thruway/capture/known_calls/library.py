@@ -9,7 +9,7 @@ import functools
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.base import (
-    Constant, DictValue, FunctionValue, ListValue, ObjectValue, SetValue, SliceValue, TupleValue, Value,
+    Constant, DictValue, FunctionValue, ListValue, SetValue, SliceValue, TupleValue, Value,
 )
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.types_ import python_type

@@ -12,7 +12,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.values.attribute import delete_attribute, find_attribute, function_dict, generic_attribute, get_attribute, set_attribute, set_generic
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, PartialValue, TupleValue, Value,
+    FALSE, NONE, TRUE, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, PartialValue, Value,
 )
 from thruway.capture.values.call import run_inline
 from thruway.capture.values.compare import boolean
@@ -153,5 +153,3 @@ ROWS = {
     vars: attributes_of, locals: local_names, typing.cast: cast, dir: names_of, inspect.signature: signature,
     torch.is_tensor: lambda state, args, kwargs: boolean(issubclass(python_type(args[0]), torch.Tensor)),
 }
-
-__all__ = ["ROWS", "TupleValue"]

@@ -7,7 +7,7 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.tensors import call_torch
-from thruway.capture.values.base import NONE, Constant, TensorValue, Value
+from thruway.capture.values.base import Constant, TensorValue, Value
 from thruway.capture.values.iterate import ListIterator, tensor_items
 from thruway.capture.values.base import TupleValue
 
@@ -47,5 +47,3 @@ ROWS = {
     torch.equal: needs_value("torch.equal"), torch.allclose: needs_value("torch.allclose"), torch.is_nonzero: needs_value("torch.is_nonzero"),
     torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
 }
-
-__all__ = ["NONE", "ROWS"]

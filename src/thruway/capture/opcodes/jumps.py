@@ -6,7 +6,7 @@ from thruway.bytecode.decode import Instruction
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
 from thruway.capture.opcodes.stack import constant
 from thruway.capture.state import Frame, Return, State
-from thruway.capture.values.base import NONE, Constant
+from thruway.capture.values.base import Constant
 from thruway.capture.values.iterate import Exhausted, iterator_of, next_value
 from thruway.capture.values.truth import truth
 
@@ -87,5 +87,3 @@ HANDLERS = {
     **{name.replace("TRUE", "NONE"): jump_if_none for name in _TRUE},
     **{name.replace("TRUE", "NOT_NONE"): jump_if_not_none for name in _TRUE},
 }
-
-__all__ = ["HANDLERS", "NONE"]

@@ -6,7 +6,7 @@ from thruway.bytecode.decode import Instruction
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.values.attribute import delete_attribute, get_attribute, set_attribute
-from thruway.capture.values.base import FALSE, NONE, NULL, TRUE, CellValue, Constant, MethodValue, SuperValue, Value
+from thruway.capture.values.base import FALSE, NONE, NULL, TRUE, CellValue, Constant, SuperValue, Value
 from thruway.capture.values.constants import from_python
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mutate import write_cell
@@ -186,5 +186,3 @@ HANDLERS = {
     "LOAD_METHOD": load_method, "LOAD_SUPER_ATTR": load_super_attr, "STORE_ATTR": store_attr, "DELETE_ATTR": delete_attr, "POP_TOP": pop_top,
     "PUSH_NULL": push_null, "COPY": copy, "SWAP": swap, "END_FOR": end_for, "LOAD_ASSERTION_ERROR": load_assertion_error,
 }
-
-__all__ = ["HANDLERS", "MethodValue", "push", "run_for_effect"]

@@ -12,7 +12,7 @@ from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    FALSE, TRUE, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
+    FALSE, TRUE, Constant, DictValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
     ViewValue,
 )
 from thruway.capture.values.binary import set_items
@@ -174,6 +174,3 @@ def _object_contains(state: State, container: ObjectValue, item: Value) -> bool:
     if found is not MISSING and container.storage is not None:
         return contains(state, container.storage, item)
     return any(equal(state, one, item) for one in items_of(state, container))
-
-
-__all__ = ["FunctionValue", "compare", "contains", "equal", "identical", "boolean"]

@@ -10,7 +10,7 @@ import torch
 
 from thruway.capture.state import State
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, SliceValue, TensorValue, TupleValue, Value, ViewValue,
+    FALSE, NONE, TRUE, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, SliceValue, TupleValue, Value, ViewValue,
 )
 
 

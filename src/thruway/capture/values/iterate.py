@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.state import Inline, State, UserRaise
+from thruway.capture.state import State, UserRaise
 from thruway.capture.tensors import call_torch
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
@@ -281,6 +281,3 @@ def _view_items(state: State, view: ViewValue) -> list[Value]:
             return [item for _, item in pairs]
         case _:
             return [TupleValue(pair) for pair in pairs]
-
-
-__all__ = ["Inline", "iterator_of", "items_of", "next_value"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.state import State, UserRaise
+from thruway.capture.state import State
 from thruway.capture.values.base import Constant, FunctionValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.constants import specialize
@@ -53,6 +53,3 @@ def _object_key(state: State, value: ObjectValue) -> Any:
     if isinstance(value.storage, (TupleValue, Constant)) and value.cls.value.__hash__ is type(value.storage).__hash__:
         return key_of(state, value.storage)
     raise unsupported(state, "TW114", cls.value.__name__)
-
-
-__all__ = ["key_of", "MethodKey", "UserRaise"]

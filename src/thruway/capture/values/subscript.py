@@ -10,7 +10,7 @@ from thruway.capture.state import Inline, State
 from thruway.capture.tensors import NotTensorArguments, add_node, call_torch, run_trace, to_trace
 from thruway.capture.values.attribute import bind, class_attribute_source
 from thruway.capture.values.base import (
-    NONE, Constant, DictValue, ListValue, MethodValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value, ViewValue,
+    NONE, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call
 from thruway.capture.values.constants import NotConstant, as_python, from_python, specialize
@@ -195,6 +195,3 @@ def delete_item(state: State, value: Value, key: Value) -> Result | None:
             if found is not MISSING and value.storage is not None:
                 return delete_item(state, value.storage, key)
     raise unsupported(state, "TW106", f"an item of {python_type(value).__name__}")
-
-
-__all__ = ["MethodValue", "ViewValue", "get_item", "set_item", "delete_item"]
