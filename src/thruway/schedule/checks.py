@@ -6,7 +6,7 @@ would have found, a kernel of checks alone has found before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from thruway.core.errors import Unsupported
@@ -14,7 +14,7 @@ from thruway.core.sizes import Symbol
 from thruway.loops.ir import Axis, Buffer, CheckIndex, Expr, Extern, IndexValue, Kernel, Let, Literal, Load, Op, Phase, Within
 from thruway.schedule.depend import changed_buffers, root, written_buffers
 from thruway.schedule.phases import phase_values
-from thruway.schedule.rewrite import is_size, map_expressions, symbols, walk
+from thruway.schedule.rewrite import children, is_size, map_expressions, symbols, walk
 
 Step = Kernel | Extern
 
@@ -27,7 +27,7 @@ def settle_checks(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> tuple
         return tuple(steps)
     known = {root(name, buffers) for step in steps[:first] for name in _written(step)}
     known |= {name for name, b in buffers.items() if b.kind != "temp"}
-    found: dict[tuple[CheckIndex, tuple[Axis, ...]], None] = {}
+    found: dict[tuple[Expr, tuple[Axis, ...]], None] = {}
     for kernel in late:
         for check in _checks(kernel):
             if any(root(x.buffer, buffers) not in known for x in walk(check) if isinstance(x, Load)):
@@ -52,17 +52,32 @@ def _axes(kernel: Kernel) -> tuple[Axis, ...]:
     return kernel.outer + inner
 
 
-def _checks(kernel: Kernel) -> list[CheckIndex]:
-    """The kernel's checks. One behind a condition cannot be made ahead, since the condition decides whether it may fail."""
-    values = [x for p in kernel.phases for x in phase_values(p)]
-    found = [x for x in walk(*values) if isinstance(x, CheckIndex)]
-    guarded = {id(y) for x in walk(*values) if isinstance(x, Within) for y in walk(x.then, x.other) if isinstance(y, CheckIndex)}
-    if any(id(x) in guarded for x in found):
-        raise Unsupported("TW606", "an index checked under a condition in a kernel that writes an input")
+def _checks(kernel: Kernel) -> list[Expr]:
+    """The kernel's checks, each under the conditions under which the kernel makes it."""
+    found: list[Expr] = []
+    seen: set[int] = set()
+
+    def collect(expr: Expr, guarded: Callable[[Expr], Expr], is_shared: bool) -> None:
+        if is_shared and id(expr) in seen:
+            return
+        seen.add(id(expr))
+        if isinstance(expr, CheckIndex):
+            found.append(guarded(expr))
+        if not isinstance(expr, Within):
+            for x in children(expr):
+                collect(x, guarded, is_shared)
+            return
+        zero = Literal(0, "int64")
+        collect(expr.then, lambda x: guarded(Within(expr.conditions, x, zero, "int64")), False)
+        collect(expr.other, lambda x: guarded(Within(expr.conditions, zero, x, "int64")), False)
+
+    for phase in kernel.phases:
+        for value in phase_values(phase):
+            collect(value, lambda x: x, True)
     return found
 
 
-def _check_kernel(name: str, check: CheckIndex, axes: tuple[Axis, ...]) -> Kernel:
+def _check_kernel(name: str, check: Expr, axes: tuple[Axis, ...]) -> Kernel:
     reads = tuple(dict.fromkeys(x.buffer for x in walk(check) if isinstance(x, Load)))
     return Kernel(name, axes, (Phase((), lets=(Let("check", check),)),), reads, ())
 
