@@ -7,7 +7,9 @@ recorded in the journal and the call runs eager; only fullgraph=True turns a rea
 
 from __future__ import annotations
 
+import os
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
@@ -25,6 +27,8 @@ from thruway.core.journal import Journal
 from thruway.core.options import CompileOptions
 from thruway.core.settings import Settings
 from thruway.frame.entries import Entries, Record, explain_miss, make_entry
+from thruway.frame.guard import Guard, GuardSet
+from thruway.frame.source import Local
 from thruway.frame.state import is_outside_torch_transforms, read_state
 from thruway.native.fallback import bind_arguments
 from thruway.graph_compiler import GraphCompiler
@@ -102,13 +106,12 @@ class CompiledFunction:
             with journal.time("guards", self.name):
                 return self._entry(captured, graph)
         except Unsupported as failure:
-            self._leave_eager(failure.reason)
+            return self._leave_eager(failure.reason, args, kwargs)
         except FullGraphError:
             raise
         except Exception as failure:                            # ours: the user's code has not run yet
-            journal.add("bug", self.name, f"{type(failure).__name__}: {failure}")
-            self._leave_eager(BreakReason("TW900", f"a fault of thruway itself: {type(failure).__name__}: {failure}"))
-        return None
+            journal.add("bug", self.name, _last_place(failure))
+            return self._leave_eager(BreakReason("TW900", f"a fault of thruway itself: {_last_place(failure)}"), args, kwargs)
 
     def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings) -> Captured:
         """One capture; continuations after a break become compiled functions of their own."""
@@ -118,10 +121,17 @@ class CompiledFunction:
         rest = None if self.options.fullgraph else lambda function: compile_callable(function, self.options)
         return capture(self.function, arguments, read_state(), settings, compile_function=rest)
 
-    def _leave_eager(self, reason: BreakReason) -> None:
+    def _leave_eager(self, reason: BreakReason, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Record | None:
+        """An entry that runs the function itself for arguments of these types, so that a hopeless capture is not tried at every call."""
         if self.options.fullgraph:
             raise FullGraphError(reason)
-        journal.add("eager", self.name, reason=reason)
+        journal.add("eager", self.name, reason=reason, where=reason.where)
+        arguments = bind_arguments(self.function, args, kwargs)
+        if arguments is None:
+            return None
+        names = self.function.__code__.co_varnames
+        guards = tuple(Guard("type", Local(names[i], i), type(value)) for i, value in enumerate(arguments))
+        return make_entry(self.name, GuardSet(read_state(), guards), (), None)
 
     def _note_recompile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for record in self.entries:
@@ -166,6 +176,12 @@ class CompiledFunction:
             captured.name, captured.guards, [each.source for each in captured.inputs], graph, captured.finish,
             single_output=captured.single_output, kept=captured.kept, nbytes=ENTRY_BYTES,
         )
+
+
+def _last_place(failure: Exception) -> str:
+    """The error and the line of ours that raised it."""
+    last = traceback.extract_tb(failure.__traceback__)[-1]
+    return f"{type(failure).__name__}: {failure} ({os.path.basename(last.filename)}:{last.lineno})"
 
 
 def _wants_gradient(captured: Captured) -> bool:

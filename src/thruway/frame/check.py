@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -172,6 +173,8 @@ class _Builder:
                 self._check(guard.kind, at, 0, expected, index)
             case "type_lookup":
                 self._check("python", at, 0, functools.partial(_finds, *expected), index)
+            case "ordered_keys":
+                self._check("python", at, 0, functools.partial(_has_order, expected), index)
             case "length" | "truth":
                 self._check(guard.kind, at, int(expected), None, index)
             case "same_object" | "not_same_object" | "no_overlap":
@@ -245,6 +248,10 @@ def _symbol_of(size: Size) -> Symbol | None:
     """The symbol that `size` just is, or None."""
     ((monomial, coefficient),) = size.terms.items()
     return monomial[0] if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol) else None
+
+
+def _has_order(keys: tuple[object, ...], value: object) -> bool:
+    return isinstance(value, OrderedDict) and tuple(OrderedDict.__iter__(value)) == keys
 
 
 def _identity(expected: object, at: int) -> tuple[str, int, int, object]:

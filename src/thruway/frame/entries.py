@@ -177,7 +177,7 @@ def _show_seen(guard: Guard, value: object) -> str:
             return type(value).__name__
         case "length":
             return str(len(value)) if hasattr(value, "__len__") else type(value).__name__
-        case "dict_keys":
+        case "dict_keys" | "ordered_keys":
             return _short(tuple(value)) if isinstance(value, dict) else type(value).__name__
         case "code":
             return _short(getattr(value, "__code__", value))

@@ -18,6 +18,7 @@ KINDS = (
     "equal",          # expected: a constant of an exact builtin type (int, float, str, bool, bytes, tuple of them, …); floats by bits
     "length",         # expected: len() of an exact builtin container
     "dict_keys",      # expected: the tuple of keys, in order, of an exact dict (constants or identities)
+    "ordered_keys",   # the same of an OrderedDict (or a subclass that iterates as it does) with several keys: its own order
     "has_not",        # expected: an attribute name that lookup must not find
     "absent",         # expected: a key that the dict at source must lack
     "type_lookup",    # source is a type; expected: (name, object or MISSING): what lookup along its MRO finds, without binding

@@ -37,7 +37,7 @@ def _condition(guard: Guard) -> str:
             return f"{place} == {_short(repr(expected))}"
         case "length":
             return f"len({place}) == {expected}"
-        case "dict_keys":
+        case "dict_keys" | "ordered_keys":
             return f"list({place}) == {_short(repr(list(expected)))}"
         case "has_not":
             return f"not hasattr({place}, {expected!r})"

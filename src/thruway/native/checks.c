@@ -98,12 +98,12 @@ static Py_ssize_t length_of(PyObject *value)
     return length;
 }
 
-/* `keys`: the tuple of keys in order, constants or identities. An OrderedDict has an order of its own, which is not read here. */
+/* `keys`: the tuple of keys in order, constants or identities. The order that an OrderedDict of several keys has of its own is not read here. */
 static int has_keys(PyObject *dict, PyObject *keys)
 {
     Py_ssize_t at = 0, i = 0, count = PyTuple_GET_SIZE(keys);
     PyObject *key, *value;
-    if (!PyDict_Check(dict) || PyODict_Check(dict) || PyDict_GET_SIZE(dict) != count)
+    if (!PyDict_Check(dict) || (PyODict_Check(dict) && count > 1) || PyDict_GET_SIZE(dict) != count)
         return 0;
     while (i < count && PyDict_Next(dict, &at, &key, &value))
         if (!same_constant(key, PyTuple_GET_ITEM(keys, i++)))

@@ -199,7 +199,8 @@ def _length(value: object, expected: int) -> bool:
 
 
 def _dict_keys(value: object, expected: tuple[object, ...]) -> bool:
-    return isinstance(value, dict) and not isinstance(value, OrderedDict) and same_constant(tuple(dict.keys(value)), expected)
+    has_own_order = isinstance(value, OrderedDict) and len(expected) > 1
+    return isinstance(value, dict) and not has_own_order and same_constant(tuple(dict.keys(value)), expected)
 
 
 def _has_not(value: object, name: str) -> bool:

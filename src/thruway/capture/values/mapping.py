@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -46,11 +47,12 @@ def complete(state: State, mapping: DictValue) -> None:
     if mapping.complete:
         return
     real = mapping.real
-    keys = tuple(dict.keys(real))
+    has_own_order = isinstance(real, OrderedDict) and len(real) > 1
+    keys = tuple(OrderedDict.__iter__(real)) if has_own_order else tuple(dict.keys(real))
     for key in keys:
         if isinstance(key, Value) or not _is_guardable(key):
             raise unsupported(state, "TW114", type(key).__name__)
-    state.guard("dict_keys", mapping.source, keys)
+    state.guard("ordered_keys" if has_own_order else "dict_keys", mapping.source, keys)
     written = mapping.items
     mapping.items = {}
     for key in keys:
