@@ -13,12 +13,14 @@ static PyTypeObject launcher_type;
 /* What a weight looked like when values were derived from it. Fused optimizers and writes through .data or numpy leave the
    version alone, so a few cache lines are compared as well. */
 typedef struct {
-    Py_ssize_t input;
     PyObject *reference; /* weak */
     char *data;
     int64_t version, span;
     char lines[SAMPLES][LINE];
 } Watch;
+
+/* Derived values with the weights they were made from, swapped as one: freeing a tensor may let another thread in. */
+typedef struct { PyObject *values; Watch watch[]; } Derived; /* values: a tuple, or None where `plain` shall run */
 
 typedef struct { int64_t *values; Program *program; } Shape;
 
@@ -28,9 +30,9 @@ typedef struct {
     Py_ssize_t inputs, symbols, watched, shapes;
     Py_ssize_t *symbol_input, *symbol_dim;
     Shape shape[SHAPE_LIMIT];   /* most recently used first */
-    Watch *watch;
-    PyObject *prepare, *derive, *derived, *plain;
-    unsigned long turn;         /* counts derivations begun */
+    Py_ssize_t *watches;        /* inputs that derived values depend on */
+    Derived *derived;           /* NULL before the first call */
+    PyObject *prepare, *derive, *plain;
     long quiet, restless;       /* calls since the last one; changes in a row with no call between */
 } Launcher;
 
@@ -89,32 +91,55 @@ static int look_at(Watch *w, PyObject *tensor)
     return 0;
 }
 
+static void free_derived(Launcher *l, Derived *d)
+{
+    if (!d)
+        return;
+    for (Py_ssize_t i = 0; i < l->watched; i++)
+        Py_XDECREF(d->watch[i].reference);
+    Py_XDECREF(d->values);
+    PyMem_Free(d);
+}
+
+static void set_derived(Launcher *l, Derived *d)
+{
+    Derived *old = l->derived;
+    l->derived = d;
+    free_derived(l, old);
+}
+
 static int has_current_derived(Launcher *l, PyObject *const *inputs)
 {
     if (!l->derived)
         return 0;
     for (Py_ssize_t i = 0; i < l->watched; i++)
-        if (!is_same_weight(&l->watch[i], inputs[l->watch[i].input]))
+        if (!is_same_weight(&l->derived->watch[i], inputs[l->watches[i]]))
             return 0;
     return 1;
 }
 
 static int is_restless(Launcher *l) { return l->restless >= RESTLESS && l->plain != Py_None; }
 
-/* New reference. The weights are looked at before deriving, so a write meanwhile is seen at the next call; what another thread
-   began to derive later is newer, and stays. */
+/* New reference. The weights are looked at before deriving, so a write meanwhile is seen at the next call. The old values go
+   first, so that both are never there at once. */
 static PyObject *derive_again(Launcher *l, PyObject *const *inputs)
 {
-    unsigned long turn = ++l->turn;
+    Derived *d = PyMem_Calloc(1, sizeof(Derived) + sizeof(Watch) * l->watched);
+    if (!d)
+        return PyErr_NoMemory();
     l->quiet = 0;
-    Py_CLEAR(l->derived);
-    for (Py_ssize_t i = 0; i < l->watched; i++)
-        if (look_at(&l->watch[i], inputs[l->watch[i].input]) < 0)
-            return NULL;
-    PyObject *derived = is_restless(l) ? Py_NewRef(Py_None) : PyObject_Vectorcall(l->derive, inputs, l->inputs, NULL);
-    if (derived && turn == l->turn)
-        Py_XSETREF(l->derived, Py_NewRef(derived));
-    return derived;
+    set_derived(l, NULL);
+    int bad = 0;
+    for (Py_ssize_t i = 0; i < l->watched && !bad; i++)
+        bad = look_at(&d->watch[i], inputs[l->watches[i]]) < 0;
+    if (!bad)
+        d->values = is_restless(l) ? Py_NewRef(Py_None) : PyObject_Vectorcall(l->derive, inputs, l->inputs, NULL);
+    PyObject *values = Py_XNewRef(d->values);
+    if (values)
+        set_derived(l, d);
+    else
+        free_derived(l, d);
+    return values;
 }
 
 /* New reference to the derived values, or to None where weights change at every call and `plain` shall run. */
@@ -122,21 +147,24 @@ static PyObject *current_derived(Launcher *l, PyObject *const *inputs)
 {
     if (LIKELY(has_current_derived(l, inputs))) {
         l->quiet++;
-        if (LIKELY(l->derived != Py_None) || l->quiet <= QUIET)
-            return Py_NewRef(l->derived);
+        if (LIKELY(l->derived->values != Py_None) || l->quiet <= QUIET)
+            return Py_NewRef(l->derived->values);
         l->restless = 0;
     } else
         l->restless = l->derived && l->quiet == 0 ? l->restless + 1 : 0;
     return derive_again(l, inputs);
 }
 
-static void forget_shape(Launcher *l, Py_ssize_t at)
+static void free_shape(Shape gone)
 {
-    Shape gone = l->shape[at];
-    l->shapes--;
-    memmove(&l->shape[at], &l->shape[at + 1], sizeof(Shape) * (l->shapes - at));
     PyMem_Free(gone.values);
-    Py_DECREF(gone.program);
+    Py_XDECREF((PyObject *)gone.program);
+}
+
+static void forget_shapes(Launcher *l)
+{
+    while (l->shapes)
+        free_shape(l->shape[--l->shapes]);
 }
 
 static Program *prepare(Launcher *l, const int64_t *values)
@@ -164,12 +192,15 @@ static Program *add_shape(Launcher *l, const int64_t *values)
         return (Program *)PyErr_NoMemory();
     }
     memcpy(copy, values, sizeof(int64_t) * l->symbols);
+    Shape gone = {NULL, NULL};
     if (l->shapes == SHAPE_LIMIT)
-        forget_shape(l, SHAPE_LIMIT - 1);
+        gone = l->shape[--l->shapes];
     memmove(&l->shape[1], &l->shape[0], sizeof(Shape) * l->shapes);
     l->shape[0] = (Shape){copy, program};
     l->shapes++;
-    return (Program *)Py_NewRef((PyObject *)program);
+    Py_INCREF((PyObject *)program);
+    free_shape(gone); /* last: it may let another thread in */
+    return program;
 }
 
 /* new reference to the Program for the sizes of these inputs */
@@ -232,13 +263,13 @@ static int read_pairs(PyObject *pairs, Py_ssize_t count, Py_ssize_t inputs, Py_s
     return 0;
 }
 
-static int read_watched(PyObject *watched, Py_ssize_t inputs, Watch *into)
+static int read_watched(PyObject *watched, Py_ssize_t inputs, Py_ssize_t *into)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(watched); i++) {
-        into[i].input = PyLong_AsSsize_t(PyTuple_GET_ITEM(watched, i));
+        into[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(watched, i));
         if (PyErr_Occurred())
             return -1;
-        if (into[i].input < 0 || into[i].input >= inputs) {
+        if (into[i] < 0 || into[i] >= inputs) {
             PyErr_SetString(PyExc_ValueError, "a watched weight is an input");
             return -1;
         }
@@ -267,10 +298,10 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     l->symbols = PyTuple_GET_SIZE(symbols);
     l->symbol_input = PyMem_Calloc(l->symbols * 2 + 1, sizeof(Py_ssize_t));
     l->symbol_dim = l->symbol_input + l->symbols;
-    l->watch = PyMem_Calloc(PyTuple_GET_SIZE(watched) + 1, sizeof(Watch));
-    l->watched = l->watch ? PyTuple_GET_SIZE(watched) : 0;
-    if (l->symbol_input && l->watch && read_pairs(symbols, l->symbols, inputs, l->symbol_input, l->symbol_dim) == 0
-        && read_watched(watched, inputs, l->watch) == 0)
+    l->watched = PyTuple_GET_SIZE(watched);
+    l->watches = PyMem_Calloc(l->watched + 1, sizeof(Py_ssize_t));
+    if (l->symbol_input && l->watches && read_pairs(symbols, l->symbols, inputs, l->symbol_input, l->symbol_dim) == 0
+        && read_watched(watched, inputs, l->watches) == 0)
         return (PyObject *)l;
     if (!PyErr_Occurred())
         PyErr_NoMemory();
@@ -283,7 +314,8 @@ static int launcher_traverse(PyObject *self, visitproc visit, void *arg)
     Launcher *l = (Launcher *)self;
     Py_VISIT(l->prepare);
     Py_VISIT(l->derive);
-    Py_VISIT(l->derived);
+    if (l->derived)
+        Py_VISIT(l->derived->values);
     Py_VISIT(l->plain);
     for (Py_ssize_t i = 0; i < l->shapes; i++)
         Py_VISIT((PyObject *)l->shape[i].program);
@@ -293,13 +325,10 @@ static int launcher_traverse(PyObject *self, visitproc visit, void *arg)
 static int launcher_clear(PyObject *self)
 {
     Launcher *l = (Launcher *)self;
-    while (l->shapes)
-        forget_shape(l, l->shapes - 1);
-    for (Py_ssize_t i = 0; i < l->watched; i++)
-        Py_CLEAR(l->watch[i].reference);
+    forget_shapes(l);
+    set_derived(l, NULL);
     Py_CLEAR(l->prepare);
     Py_CLEAR(l->derive);
-    Py_CLEAR(l->derived);
     Py_CLEAR(l->plain);
     return 0;
 }
@@ -310,16 +339,15 @@ static void launcher_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     launcher_clear(self);
     PyMem_Free(l->symbol_input);
-    PyMem_Free(l->watch);
+    PyMem_Free(l->watches);
     Py_TYPE(self)->tp_free(self);
 }
 
 static PyObject *launcher_release(PyObject *self, PyObject *ignored)
 {
     Launcher *l = (Launcher *)self;
-    while (l->shapes)
-        forget_shape(l, l->shapes - 1);
-    Py_CLEAR(l->derived);
+    forget_shapes(l);
+    set_derived(l, NULL);
     Py_RETURN_NONE;
 }
 

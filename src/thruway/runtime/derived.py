@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot
+from thruway.core.launch import LaunchList, Slot
 from thruway.runtime.cpu.launch import PythonProgram
-from thruway.runtime.evaluate import derivation
+from thruway.runtime.evaluate import bind_symbols, concrete, derivation
 from thruway.runtime.lifetime import examine, uses
 from thruway.runtime.resolve import Code
 
@@ -26,14 +26,16 @@ class Derivation:
     """Derives the values of `launch` from its inputs; `report` hears of every time but the first. `nbytes` is what they hold, once made."""
 
     def __init__(self, launch: LaunchList, code: Code, report: Report | None):
-        self.program = PythonProgram(derivation(launch), code)
+        self.launch = derivation(launch)
+        self.code = code
         self.report = report or (lambda text: None)
         self.times = 0
         self.nbytes = 0
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        program = PythonProgram(concrete(self.launch, bind_symbols(self.launch, inputs)), self.code)
         with torch.inference_mode(False), torch.no_grad():
-            derived = self.program(inputs)
+            derived = program(inputs)
         self.times += 1
         self.nbytes = _new_bytes(derived, inputs)
         if self.times > 1:

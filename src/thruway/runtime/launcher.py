@@ -28,8 +28,7 @@ class PythonLauncher:
     def release(self) -> None:
         """Drops programs and derived values; the next call makes them again."""
         self.programs: OrderedDict[tuple[int, ...], PythonProgram] = OrderedDict()
-        self.watch: Watch | None = None
-        self.derived: Tensors | None = None
+        self.current: tuple[Watch, Tensors | None] | None = None         # replaced as one, whatever other threads do
         self.quiet = self.restless = 0
 
     def __call__(self, *inputs: torch.Tensor) -> Tensors:
@@ -42,21 +41,21 @@ class PythonLauncher:
         return self.plain(*inputs) if derived is None else self._find_program(inputs)(inputs, derived)
 
     def _current_derived(self, inputs: Tensors) -> Tensors | None:
-        weights = [inputs[i] for i in self.watched]
-        if self.watch is not None and self.watch.is_same(weights):
+        weights, current = [inputs[i] for i in self.watched], self.current
+        if current is not None and current[0].is_same(weights):
             self.quiet += 1
-            if self.derived is not None or self.quiet <= QUIET:
-                return self.derived
+            if current[1] is not None or self.quiet <= QUIET:
+                return current[1]
             self.restless = 0
         else:
-            self.restless = self.restless + 1 if self.watch is not None and self.quiet == 0 else 0
+            self.restless = self.restless + 1 if current is not None and self.quiet == 0 else 0
         return self._derive_again(inputs, weights)
 
     def _derive_again(self, inputs: Tensors, weights: list[torch.Tensor]) -> Tensors | None:
-        self.quiet = 0
+        self.quiet, self.current = 0, None
         watch = Watch(weights)               # before deriving, so that a write meanwhile is seen at the next call
         derived = None if self.plain and self.restless >= RESTLESS else self.derive(*inputs)
-        self.watch, self.derived = watch, derived
+        self.current = watch, derived
         return derived
 
     def _find_program(self, inputs: Tensors) -> PythonProgram:
