@@ -45,7 +45,8 @@ def _choose() -> dict[str, object]:
 
 def _bind() -> dict[str, object]:
     try:
-        layout = probe.bind(_core)
+        with torch.inference_mode(False), torch.enable_grad():      # the probes look at tensors that autograd knows
+            layout = probe.bind(_core)
         _core.bind_module(torch.nn.Module)
         state = _core.bind_state() and _state_follows_modes()
         if not state:
