@@ -1,8 +1,10 @@
 """Plain Python around tensors: locals, containers, calls, closures, comprehensions, loops, exceptions, generators, classes."""
 
+import bisect
 import collections
 import dataclasses
 import functools
+import heapq
 import itertools
 import math
 
@@ -302,7 +304,24 @@ def walrus_and_ternary(x):
     return y, n and 5, n or 6, not n, 1 < n < 3, x is not None
 
 
-FUNCTIONS = [arithmetic, unpacking, closures, comprehensions, loops, exceptions, nested_exceptions, generators, classes, records, containers,
+class Tagged(Named):
+    def total(self):
+        return self.left + self.right
+
+
+def ordering(x):
+    heap = []
+    for cost, name in [(3, "a"), (1, "b"), (2, "c")]:
+        heapq.heappush(heap, (cost, len(heap), x * cost))
+    first = heapq.heappop(heap)
+    at = [1, 3, 5]
+    bisect.insort(at, 4)
+    t = Tagged(x, 1)
+    t.note = "n"
+    return first, [cost for cost, _, _ in heap], at, bisect.bisect(at, 3), heapq.nlargest(2, [4, 1, 9]), t.total(), t
+
+
+FUNCTIONS = [ordering, arithmetic, unpacking, closures, comprehensions, loops, exceptions, nested_exceptions, generators, classes, records, containers,
              iteration, text, numbers, with_blocks, with_swallowed, slices, partials, matching, walrus_and_ternary]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from collections.abc import Callable
@@ -223,6 +224,14 @@ def _bind_cached_property(state: State, found: functools.cached_property, owner:
     return value
 
 
+def _bind_tuple_field(state: State, found: Any, owner: Value | None, cls: Constant, name: str) -> Value:
+    """A named tuple's field, seen through a subclass."""
+    if owner is None:
+        return Constant(found)
+    _, (index, _) = found.__reduce__()
+    return owner.storage.items[index] if isinstance(owner, ObjectValue) else owner.items[index]
+
+
 BINDERS: dict[type, Callable[..., Result | None]] = {
     types.FunctionType: _bind_function,
     types.MethodDescriptorType: _bind_method_descriptor,
@@ -234,6 +243,7 @@ BINDERS: dict[type, Callable[..., Result | None]] = {
     types.MemberDescriptorType: _bind_slot,
     types.GetSetDescriptorType: _bind_getset,
     functools.cached_property: _bind_cached_property,
+    type(collections.namedtuple("_", "x").x): _bind_tuple_field,
     types.BuiltinFunctionType: lambda state, found, owner, cls, name: Constant(found),
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.refused import is_refused_module
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
 from thruway.capture.values.base import (
@@ -74,6 +75,8 @@ def _call_function(state: State, function: FunctionValue, args: list[Value], kwa
 def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwargs) -> Result:
     """A frame for the function with its arguments bound; for a generator function the suspended generator."""
     code = function.code
+    if is_refused_module(function.namespace.real.get("__name__")):
+        raise unsupported(state, "TW101", code.co_qualname)
     frame = Frame(code, function, state.program(code), function.namespace)
     bind_arguments(state, function, frame.locals, args, kwargs)
     if function.real is None or function.code.co_freevars:

@@ -1,0 +1,32 @@
+"""Python functions that are never inlined, by the module they were made in: a call of one is a break at the caller's line.
+
+Inside torch most of the Python code is plain and gets inlined; what talks to autograd, transforms functions, records or trains does not.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from thruway.frame.skip import is_skipped_module
+
+TORCH = (
+    "torch.autograd", "torch.utils.checkpoint", "torch._functorch", "torch.func", "torch.optim", "torch.jit", "torch.fx", "torch.distributed",
+    "torch.utils.data", "torch.utils.hooks", "torch._tensor", "torch.random", "torch.serialization", "torch._dynamo", "torch._inductor", "torch.export",
+    "torch.compiler", "torch.profiler", "torch.multiprocessing", "torch.hub", "torch.onnx", "torch.testing", "torch._higher_order_ops", "torch._tensor_str",
+    "torch.utils.cpp_extension", "torch.library", "torch._library", "torch.cuda.graphs", "torch.cuda.random",
+)
+ALLOWED = ("torch.autograd.grad_mode",)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_refused_module(name: str | None) -> bool:
+    """Whether functions of that module stay calls."""
+    if name is None:
+        return False
+    if name == "torch" or name.startswith("torch."):
+        return _below(name, TORCH) and not _below(name, ALLOWED)
+    return is_skipped_module(name)
+
+
+def _below(name: str, roots: tuple[str, ...]) -> bool:
+    return any(name == root or name.startswith(root + ".") for root in roots)
