@@ -160,7 +160,7 @@ def test_generators_pass_through():
 
     def generator(n):
         try:
-            for i in range(n):
+            for i in range(n):  # noqa: UP028 (send() must reach this frame)
                 yield i
         except ValueError:
             yield "caught"

@@ -14,6 +14,8 @@ from types import ModuleType
 
 import torch
 
+Peek = Callable[[int, int], bytes | None]         # (address, count) → the bytes, or None where they cannot be read
+
 IMPL_BYTES = 200
 META_BYTES = 192
 COUNTER_BYTES = 32
@@ -33,7 +35,7 @@ def bind(core: ModuleType) -> dict[str, int]:
     return layout
 
 
-def find_whole_layout(peek: Callable[[int, int], bytes | None]) -> dict[str, int]:
+def find_whole_layout(peek: Peek) -> dict[str, int]:
     """A layout with every offset where one of a few rounds finds it: what lies in padding can make one round undecided, never wrong."""
     layout = find_layout(peek)
     for _ in range(ROUNDS):
@@ -44,7 +46,7 @@ def find_whole_layout(peek: Callable[[int, int], bytes | None]) -> dict[str, int
     return layout
 
 
-def find_layout(peek: Callable[[int, int], bytes | None]) -> dict[str, int]:
+def find_layout(peek: Peek) -> dict[str, int]:
     samples = key_samples()
     layout = {
         "handle": _one(_handle_candidates(peek, t) for t in samples),
@@ -126,12 +128,12 @@ def _words(data: bytes | None) -> tuple[int, ...]:
     return struct.unpack(f"<{len(data) // 8}Q", data[: len(data) // 8 * 8]) if data else ()
 
 
-def _handle_candidates(peek, tensor: torch.Tensor) -> set[int]:
+def _handle_candidates(peek: Peek, tensor: torch.Tensor) -> set[int]:
     words = _words(peek(id(tensor), 64))
     return {8 * i for i, word in enumerate(words) if word == tensor._cdata and i >= 2}
 
 
-def _words_equal(peek, tensor: torch.Tensor, value: int) -> set[int]:
+def _words_equal(peek: Peek, tensor: torch.Tensor, value: int) -> set[int]:
     return {8 * i for i, word in enumerate(_words(peek(tensor._cdata, IMPL_BYTES))) if word == value}
 
 
@@ -143,7 +145,7 @@ def _geometry_samples() -> tuple[torch.Tensor, ...]:
     )
 
 
-def _geometry_candidates(peek, tensor: torch.Tensor) -> set[int]:
+def _geometry_candidates(peek: Peek, tensor: torch.Tensor) -> set[int]:
     words, n = _words(peek(tensor._cdata, IMPL_BYTES)), tensor.dim()
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     return {8 * i for i, word in enumerate(words) if word == n and words[i + 1 : i + 1 + n] == shape and words[i + 6 : i + 6 + n] == strides}
@@ -153,7 +155,7 @@ def _dtype_samples() -> tuple[torch.Tensor, ...]:
     return tuple(torch.empty((5, 3), dtype=dtype, device="meta") for dtype in DTYPES)
 
 
-def _dtype_candidates(peek, tensor: torch.Tensor) -> set[int]:
+def _dtype_candidates(peek: Peek, tensor: torch.Tensor) -> set[int]:
     data, code = peek(tensor._cdata, IMPL_BYTES) or b"", dtype_code(tensor.dtype).to_bytes(2, "little")
     return {i for i in range(0, len(data) - 1, 2) if data[i : i + 2] == code}
 
@@ -163,7 +165,7 @@ def _device_samples() -> tuple[torch.Tensor, ...]:
     return (torch.empty(3), torch.empty((2, 1), dtype=torch.int8), torch.empty(3, device="meta"), torch.empty((2, 4), device="meta"), *cuda)
 
 
-def _device_candidates(peek, tensor: torch.Tensor) -> set[int]:
+def _device_candidates(peek: Peek, tensor: torch.Tensor) -> set[int]:
     code = device_code(tensor.device)
     data, pair = peek(tensor._cdata, IMPL_BYTES) or b"", bytes((code >> 8, code & 255))
     return {i for i in range(len(data) - 1) if data[i : i + 2] == pair}
@@ -184,7 +186,7 @@ def _grad_samples() -> tuple[torch.Tensor, ...]:
     return (torch.ones(2), leaf, frozen, leaf * 2, (leaf * 2)[1:], leaf[1:], view, late_view, leaf.detach(), _inference(), torch.nn.Parameter(torch.ones(1)))
 
 
-def _probe_autograd(peek) -> dict[str, int]:
+def _probe_autograd(peek: Peek) -> dict[str, int]:
     """Where the AutogradMeta hangs, and in it the flag and the pointer that together say requires_grad."""
     grad = [torch.ones(n, requires_grad=True) for n in (2, 3)] + [torch.nn.Parameter(torch.ones(2)), torch.ones(2, requires_grad=True) * 2]
     plain = [torch.ones(n) for n in (2, 3)] + [torch.zeros(4, dtype=torch.int32), torch.empty(3, device="meta"), torch.ones(2, 2).T.clone()]
@@ -203,23 +205,23 @@ def _probe_autograd(peek) -> dict[str, int]:
     }
 
 
-def _pointers(peek, tensor: torch.Tensor) -> set[int]:
+def _pointers(peek: Peek, tensor: torch.Tensor) -> set[int]:
     words = _words(peek(tensor._cdata, IMPL_BYTES))
     return {8 * i for i, word in enumerate(words) if word > 4096 and word % 8 == 0 and peek(word, META_BYTES)}
 
 
-def _first(candidates: set[int], peek, grad: list[torch.Tensor]) -> int:
+def _first(candidates: set[int], peek: Peek, grad: list[torch.Tensor]) -> int:
     """The one candidate whose target has the same first word (a vtable) for all samples, or -1."""
     fitting = {at for at in candidates if len({_words(_meta_of(peek, at, t))[0] for t in grad}) == 1}
     return fitting.pop() if len(fitting) == 1 else -1
 
 
-def _meta_of(peek, offset: int, tensor: torch.Tensor) -> bytes:
+def _meta_of(peek: Peek, offset: int, tensor: torch.Tensor) -> bytes:
     (address,) = _words(peek(tensor._cdata + offset, 8))
     return peek(address, META_BYTES) or b""
 
 
-def _flag_candidates(peek, meta: int, size: int) -> set[int]:
+def _flag_candidates(peek: Peek, meta: int, size: int) -> set[int]:
     """Bytes of the AutogradMeta that follow requires_grad_()."""
     p = torch.nn.Parameter(torch.ones(size))
     on = _meta_of(peek, meta, p)
@@ -228,7 +230,7 @@ def _flag_candidates(peek, meta: int, size: int) -> set[int]:
     return {i for i in range(min(map(len, (on, off, again)))) if (on[i], off[i], again[i]) == (1, 0, 1)}
 
 
-def _grad_fn(peek, meta: int, count: int) -> int:
+def _grad_fn(peek: Peek, meta: int, count: int) -> int:
     """The pointer (one word, or two where it is a std::shared_ptr) that is set for results of operators and null for leaves."""
     x = torch.ones(3, requires_grad=True)
     leaves = [_words(_meta_of(peek, meta, t)) for t in (x, torch.nn.Parameter(torch.ones(2)), torch.ones(2, requires_grad=True))]
@@ -237,7 +239,7 @@ def _grad_fn(peek, meta: int, count: int) -> int:
     return 8 * found[0] if len(found) == 1 or len(found) == 2 and found[1] == found[0] + 1 else -1
 
 
-def _forward_grad(peek, meta: int, count: int) -> int:
+def _forward_grad(peek: Peek, meta: int, count: int) -> int:
     """The pointer (one word, or two where it is a std::shared_ptr) that only a dual tensor of forward-mode differentiation has."""
     grad = torch.ones(3, requires_grad=True)
     plain = [_words(_meta_of(peek, meta, t)) for t in (grad, torch.nn.Parameter(torch.ones(2)), grad * 2, grad[1:], grad.exp())]
@@ -257,7 +259,7 @@ def _set_only(those: list[tuple[int, ...]], others: list[tuple[int, ...]], count
     return [i for i in words if all(w[i] > 4096 for w in those) and all(w[i] == 0 for w in others)]
 
 
-def _probe_version(peek) -> dict[str, int]:
+def _probe_version(peek: Peek) -> dict[str, int]:
     """The version counter: a pointer in the TensorImpl to an object in which one number follows in-place writes."""
     t = torch.zeros(3)
     found = set()
@@ -271,6 +273,6 @@ def _probe_version(peek) -> dict[str, int]:
     return {"version_counter": counter, "version": version}
 
 
-def _counter(peek, offset: int, tensor: torch.Tensor) -> tuple[int, ...]:
+def _counter(peek: Peek, offset: int, tensor: torch.Tensor) -> tuple[int, ...]:
     (address,) = _words(peek(tensor._cdata + offset, 8))
     return struct.unpack("<8I", peek(address, COUNTER_BYTES) or bytes(COUNTER_BYTES))
