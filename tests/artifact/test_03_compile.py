@@ -157,8 +157,8 @@ INTERRUPTED = textwrap.dedent("""
     from thruway.artifact.workers import Workers
     workers = Workers(Toolchain((sys.argv[2],), "", (), ""), Store(Path(sys.argv[1]), 1 << 20))
     waiting = [workers.submit(f"int f{i};") for i in range(4)]
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         waiting[0].library()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
