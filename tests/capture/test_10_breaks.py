@@ -87,6 +87,18 @@ def cells_across(x):
     return total, bump(2)
 
 
+def cells_across_two(x):
+    total = x
+
+    def bump(v):
+        nonlocal total
+        total = total + v
+        return total
+    for _ in range(2):
+        bump(x.sum().item())
+    return total, bump
+
+
 def in_handler(x):
     try:
         raise ValueError("a")
@@ -143,7 +155,7 @@ def lists_made_and_changed(x):
     return log, alias is log, alias
 
 
-CASES = {branch: 1, item_call: 1, in_loop: 3, deep: 1, in_try: 2, deep_in_try: 2, in_with: 1, cells_across: 1, in_handler: 2, in_init: 1,
+CASES = {branch: 1, item_call: 1, in_loop: 3, deep: 1, in_try: 2, deep_in_try: 2, in_with: 1, cells_across: 1, cells_across_two: 2, in_handler: 2, in_init: 1,
          zip_enumerate: 2, while_on_tensor: 9, conditional_expression: 2, lists_made_and_changed: 1}
 
 
@@ -152,6 +164,22 @@ def test_resumes(function):
     counts = check_breaks(function, X.clone())
     assert not counts["eager"], counts["eager"]
     assert 1 <= len(counts["breaks"]) <= CASES[function], counts["breaks"]
+
+
+class Base(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+class Derived(Base):
+    def forward(self, x):
+        n = x.sum().item()
+        return super().forward(x) + n
+
+
+def test_super_after_a_break():
+    counts = check_breaks(Derived(), X.clone())
+    assert not counts["eager"] and len(counts["breaks"]) == 1
 
 
 def test_break_names_the_line_and_the_reason():

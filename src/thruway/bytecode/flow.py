@@ -6,7 +6,7 @@ import functools
 from types import CodeType
 
 from thruway.bytecode.decode import Decoded, Instruction, decode
-from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR, LOCALS
+from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR, FREE, LOCALS
 
 ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
 
@@ -45,9 +45,11 @@ def live_locals(code: CodeType) -> tuple[frozenset[str], ...]:
 
 
 def _before(one: Instruction, behind: frozenset[str]) -> frozenset[str]:
+    name: str = one.value
+    if one.op in FREE:                                  # in a continuation the cell is a local
+        return behind | {name}
     if one.op not in LOCALS:
         return behind
-    name: str = one.value
     if one.op.startswith("STORE"):
         return behind - {name}
     return behind | {name}

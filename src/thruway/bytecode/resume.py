@@ -21,27 +21,41 @@ def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple
     """Code that continues `code` at instruction `index`.
 
     `stack` says for each place of the stack what stands there: True a value, False a NULL, (function, layouts…) the result of a call on
-    further places. `names` are the bound locals. The parameters are the stack's values from the bottom, then those locals. Free
-    variables are the code's own cells, then its free variables.
+    further places. `names` are the bound locals. The parameters are the stack's values from the bottom, those locals, and the cells
+    (the code's own, then its free variables): CPython's cell instructions take a cell from any local, so that one function serves every
+    closure. Only where `super()` will look for the cell of `__class__` are cells free variables.
     """
     decoded = decode(code)
     slots = tuple(f".s{i}" for i in range(_count(stack)))
     cells = code.co_cellvars + code.co_freevars
-    others = tuple(v for v in code.co_varnames if v not in names and v not in code.co_cellvars)
-    variables = (*slots, *names, *others)
-    indices = {name: i for i, name in enumerate((*variables, *cells))}
+    leading = leading_parameter(code)
+    others = tuple(v for v in code.co_varnames if v not in names and v not in code.co_cellvars and v not in leading)
+    parameters = (*leading, *slots, *names) if needs_closure(code) else (*slots, *names, *cells)
+    free = cells if needs_closure(code) else ()
+    variables = (*parameters, *others)
+    indices = {name: i for i, name in enumerate((*variables, *free))}
     constants = list(code.co_consts)
-    prefix = _prefix(stack, len(cells), constants, decoded.instructions[index].position)
+    prefix = _prefix(stack, len(free), len(leading), constants, decoded.instructions[index].position)
     shift = len(prefix) + 1
     body = [_moved(one, indices, shift) for one in decoded.instructions]
     jump = Instruction("JUMP_FORWARD", 0, target=index + shift, position=prefix[0].position)
     ranges = [ExceptionRange(r.start + shift, r.end + shift, r.target + shift, r.depth, r.lasti) for r in decoded.exceptions]
     return assemble(
         code, [*prefix, jump, *body], ranges,
-        co_argcount=len(slots) + len(names), co_posonlyargcount=0, co_kwonlyargcount=0, co_nlocals=len(variables), co_varnames=variables,
-        co_cellvars=(), co_freevars=cells, co_flags=code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR) | (CO_NESTED if cells else 0),
+        co_argcount=len(parameters), co_posonlyargcount=0, co_kwonlyargcount=0, co_nlocals=len(variables), co_varnames=variables,
+        co_cellvars=(), co_freevars=free, co_flags=code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR) | (CO_NESTED if free else 0),
         co_consts=tuple(constants), co_stacksize=code.co_stacksize + 4 * len(slots) + len(stack) + 4,
     )
+
+
+def needs_closure(code: CodeType) -> bool:
+    """Whether the code may call `super()` without arguments."""
+    return "__class__" in code.co_freevars and "super" in code.co_names
+
+
+def leading_parameter(code: CodeType) -> tuple[str, ...]:
+    """The parameter that must stay first, since `super()` takes the first one for its object."""
+    return code.co_varnames[:1] if needs_closure(code) else ()
 
 
 def _count(layouts: Iterable[Any]) -> int:
@@ -49,10 +63,10 @@ def _count(layouts: Iterable[Any]) -> int:
     return sum(int(one) if isinstance(one, bool) else _count(one[1:]) for one in layouts)
 
 
-def _prefix(stack: tuple[Any, ...], cells: int, constants: list[object], position: Position) -> list[Instruction]:
+def _prefix(stack: tuple[Any, ...], cells: int, first_slot: int, constants: list[object], position: Position) -> list[Instruction]:
     made = [Instruction("COPY_FREE_VARS", cells, position=position)] if cells else []
     made.append(Instruction("RESUME", 0, position=position))
-    slots = itertools.count()
+    slots = itertools.count(first_slot)
     for one in stack:
         made += _place(one, slots, constants, position)
     return made

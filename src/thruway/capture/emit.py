@@ -177,8 +177,10 @@ class Emitter:
                 return f"k{index}"
             case S.ClosureCell(function, index):
                 return f"{self.source(function)}.__closure__[{index}]"
-            case _:
+            case None:
                 raise CompilerBug("emit", "a cell that was not built")
+            case _:
+                return self.source(value.source)
 
     # -- steps ---------------------------------------------------------------------------------------------------------------------
 
@@ -396,7 +398,7 @@ def emit(state: State, function: types.FunctionType, result: Value) -> tuple[Cal
 def _plain_outputs(state: State, result: Value) -> list[torch.fx.Node] | None:
     """Nodes, where the result is a tensor or a tuple of different tensors made by the graph."""
     values = result.items if isinstance(result, TupleValue) and result.cls is tuple else (result,)
-    if not values or not all(isinstance(v, TensorValue) and v.source is None for v in values):
+    if not values or len(set(values)) < len(values) or not all(isinstance(v, TensorValue) and v.source is None for v in values):
         return None
     return [v.node for v in values]
 

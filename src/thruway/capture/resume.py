@@ -14,7 +14,7 @@ from typing import Any
 
 from thruway.bytecode.decode import Instruction, decode
 from thruway.bytecode.flow import live_locals
-from thruway.bytecode.resume import resume_code
+from thruway.bytecode.resume import leading_parameter, needs_closure, resume_code
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
 from thruway.capture.breaks import unsupported
 from thruway.capture.emit import Emitter
@@ -74,7 +74,8 @@ class BreakEmitter(Emitter):
     def expose_frames(self) -> None:
         """Everything that a continuation needs is built before it."""
         for frame in self.broken.frames:
-            for value in [*frame.stack, *frame.handled, *frame.cells.values(), *self._live(frame).values()]:
+            for value in [*frame.stack, *frame.handled, *frame.cells.values(), *self._live(frame).values(),
+                          *self._leading(frame).values()]:
                 if value is not NULL and isinstance(value, Value):
                     self._expose(value)
             if frame.then is not None and isinstance(frame.then, Made):
@@ -108,8 +109,10 @@ class BreakEmitter(Emitter):
     def continuation(self, frame: Frame, at: Position) -> str:
         """The call that continues `frame` there."""
         live = self._live(frame)
+        leading = self._leading(frame)
+        layout, arguments = [], [self.value(value) for value in leading.values()]
+        live = {name: value for name, value in live.items() if name not in leading}
         names = tuple(live)
-        layout, arguments = [], []
         for item in at.stack:
             shape, texts = self._place(item)
             layout.append(shape)
@@ -117,10 +120,18 @@ class BreakEmitter(Emitter):
         code = resume_code(frame.code, at.index, tuple(layout), names)
         arguments += [self.value(v) if isinstance(v, Value) else self.source(v) for v in live.values()]
         function = self._function(frame, code)
+        if not needs_closure(frame.code):
+            arguments += [self.value(frame.cells[name]) for name in frame.code.co_cellvars + frame.code.co_freevars]
         call = ", ".join(arguments)
         if frame.handled:
             return f"continue_handling({self.value(frame.handled[-1])}, {function}, {call})"
         return f"{function}({call})"
+
+    def _leading(self, frame: Frame) -> dict[str, Value]:
+        found = {name: frame.locals.get(name) for name in leading_parameter(frame.code)}
+        if None in found.values():
+            raise unsupported(self.state, "TW110", "the object of super()")
+        return found
 
     def _place(self, item: str | Value | None) -> tuple[Any, list[str]]:
         """The layout of one place of the stack, and the arguments that fill it."""

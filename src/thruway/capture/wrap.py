@@ -26,7 +26,7 @@ from thruway.capture.values.base import (
 )
 from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
-from thruway.frame.source import Attr, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source, show
+from thruway.frame.source import Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source, show
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import comparable
 from thruway.shapes.trace_tensor import TraceTensor, from_meta, meta_of
@@ -259,6 +259,12 @@ def _scalar_storage(base: type) -> Callable[[State, Any, Source], Value]:
     return storage
 
 
+def _wrap_cell(state: State, obj: types.CellType, source: Source, guarded: bool) -> Value:
+    """A cell that is itself an argument, as continuations get them."""
+    state.guard("type", source, types.CellType)
+    return CellValue(None, source, obj)
+
+
 STORAGE: dict[type, Callable[[State, Any, Source], Value]] = {
     dict: _dict_storage, list: _list_storage, tuple: _tuple_storage,
     int: _scalar_storage(int), float: _scalar_storage(float), str: _scalar_storage(str),
@@ -270,7 +276,7 @@ WRAPPERS: dict[type, Callable[..., Value]] = {
     dict: _wrap_dict, collections.OrderedDict: _wrap_dict, collections.defaultdict: _wrap_dict, collections.Counter: _wrap_dict,
     set: _wrap_set, frozenset: _wrap_set,
     types.FunctionType: _wrap_function, types.MethodType: _wrap_method, functools.partial: _wrap_partial,
-    types.BuiltinFunctionType: _wrap_builtin,
+    types.BuiltinFunctionType: _wrap_builtin, types.CellType: _wrap_cell,
     types.MethodWrapperType: _wrap_builtin,
     type: _wrap_identity, types.ModuleType: _wrap_identity,
 }
@@ -297,6 +303,11 @@ def function_cells(state: State, value: FunctionValue) -> tuple[CellValue, ...]:
         real = value.real.__closure__ or ()
         value.cells = tuple(cell_value(state, cell, ClosureCell(value.source, i)) for i, cell in enumerate(real))
     return value.cells
+
+
+def content_source(cell: CellValue) -> Source:
+    """Where the content of a cell found outside stands."""
+    return cell.source if isinstance(cell.source, Cell | ClosureCell) else Attr(cell.source, "cell_contents")
 
 
 def cell_value(state: State, cell: types.CellType, source: Source) -> CellValue:

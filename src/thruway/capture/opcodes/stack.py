@@ -11,7 +11,7 @@ from thruway.capture.values.constants import from_python
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mutate import write_cell
 from thruway.capture.values.namespace import read_global, write_global
-from thruway.capture.wrap import wrap
+from thruway.capture.wrap import content_source, wrap
 
 
 def nothing(state: State, frame: Frame, ins: Instruction) -> None:
@@ -63,14 +63,20 @@ def make_cell(state: State, frame: Frame, ins: Instruction) -> None:
 
 
 def load_closure(state: State, frame: Frame, ins: Instruction) -> None:
-    frame.stack.append(frame.cells[ins.value])
+    frame.stack.append(cell_of(frame, ins.value))
+
+
+def cell_of(frame: Frame, name: str) -> CellValue:
+    """The cell of a name; in a continuation it is an argument."""
+    cell = frame.cells.get(name)
+    return frame.locals.get(name) if cell is None else cell
 
 
 def cell_content(state: State, cell: CellValue, name: str) -> Value:
     """What a cell holds; read through its source where it was found outside."""
     if cell.content is None and cell.real is not None:
         try:
-            cell.content = wrap(state, cell.real.cell_contents, cell.source)
+            cell.content = wrap(state, cell.real.cell_contents, content_source(cell))
         except ValueError:
             pass
     if cell.content is None:
@@ -79,15 +85,15 @@ def cell_content(state: State, cell: CellValue, name: str) -> Value:
 
 
 def load_deref(state: State, frame: Frame, ins: Instruction) -> None:
-    frame.stack.append(cell_content(state, frame.cells[ins.value], ins.value))
+    frame.stack.append(cell_content(state, cell_of(frame, ins.value), ins.value))
 
 
 def store_deref(state: State, frame: Frame, ins: Instruction) -> None:
-    write_cell(state, frame.cells[ins.value], frame.stack.pop())
+    write_cell(state, cell_of(frame, ins.value), frame.stack.pop())
 
 
 def delete_deref(state: State, frame: Frame, ins: Instruction) -> None:
-    write_cell(state, frame.cells[ins.value], None)
+    write_cell(state, cell_of(frame, ins.value), None)
 
 
 def load_global(state: State, frame: Frame, ins: Instruction) -> None:
