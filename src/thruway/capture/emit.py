@@ -175,8 +175,6 @@ class Emitter:
         match value.source:
             case S.Cell(_, index):
                 return f"k{index}"
-            case S.ClosureCell(function, index):
-                return f"{self.source(function)}.__closure__[{index}]"
             case None:
                 raise CompilerBug("emit", "a cell that was not built")
             case _:

@@ -56,7 +56,7 @@ def wrap(state: State, obj: Any, source: Source, guarded: bool = False) -> Value
     if known is not None:
         if known.source is None:
             known.source = source
-        elif known.source != source and not guarded:
+        elif known.source != source and not guarded and not isinstance(known.source, Cell):
             state.guard("same_object", source, known.source)
         return known
     maker = WRAPPERS.get(cls) or _maker_for(cls)
@@ -301,20 +301,29 @@ def function_cells(state: State, value: FunctionValue) -> tuple[CellValue, ...]:
     """Closure cells of a function found outside: one CellValue per real cell, contents wrapped when read."""
     if value.cells is None:
         real = value.real.__closure__ or ()
-        value.cells = tuple(cell_value(state, cell, ClosureCell(value.source, i)) for i, cell in enumerate(real))
+        value.cells = tuple(cell_value(state, cell, Item(Attr(value.source, "__closure__"), i)) for i, cell in enumerate(real))
     return value.cells
 
 
 def content_source(cell: CellValue) -> Source:
     """Where the content of a cell found outside stands."""
-    return cell.source if isinstance(cell.source, Cell | ClosureCell) else Attr(cell.source, "cell_contents")
+    match cell.source:
+        case Cell():
+            return cell.source
+        case Item(Attr(function, "__closure__"), int(index)):
+            return ClosureCell(function, index)
+        case _:
+            return Attr(cell.source, "cell_contents")
 
 
 def cell_value(state: State, cell: types.CellType, source: Source) -> CellValue:
+    """The Value of a cell; `source` finds the cell itself, but for a Cell of the compiled function, which finds its content."""
     known = state.by_id.get(id(cell))
     if known is None:
         known = state.by_id[id(cell)] = CellValue(None, source, cell)
         state.keep.append(cell)
+    elif known.source != source and not isinstance(known.source, Cell) and not isinstance(source, Cell):
+        state.guard("same_object", source, known.source)
     return known
 
 
