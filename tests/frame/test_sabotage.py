@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 import torch
 from thruway.frame.check import compile_check
-from thruway.frame.guard import Guard, GuardSet
+from thruway.frame.guard import MISSING, Guard, GuardSet
 from thruway.frame.source import (
     Attr, Builtin, Cell, ClosureCell, Default, DictAttr, DictKey, FunctionGlobal, Global, Grad, Item, Local, Made, MethodFunction, MethodSelf, TypeOf,
     WeakTarget,
@@ -45,10 +46,16 @@ class Thing(Base):
         self.number = 7
         self.items = [1, 2, 3]
         self.table = {"a": 1, "b": 2}
+        self.ordered = OrderedDict(a=1, b=2)
 
     @property
     def doubled(self):
         return self.number * 2
+
+
+class Odd(Thing):
+    def method(self):
+        return 3
 
 
 class Slotted:
@@ -162,6 +169,16 @@ CASES = {
     "has not, in the class": Sabotage(X, "has_not", "extra", Thing, lambda x: setattr(Base, "extra", 1), lambda x: delattr(Base, "extra")),
     "type": Sabotage(Attr(X, "number"), "type", int, Thing, lambda x: setattr(x, "number", True), lambda x: setattr(x, "number", 1)),
     "type of": Sabotage(Attr(TypeOf(X), "rate"), "equal", 1, Thing, lambda x: setattr(Thing, "rate", 2), lambda x: delattr(Thing, "rate")),
+    "type lookup": Sabotage(
+        TypeOf(X), "type_lookup", ("method", Base.__dict__["method"]), Thing, lambda x: setattr(Thing, "method", other_method), lambda x: delattr(Thing, "method")),
+    "type lookup of nothing": Sabotage(
+        TypeOf(X), "type_lookup", ("__getattr__", MISSING), Thing, lambda x: setattr(Base, "__getattr__", len), lambda x: delattr(Base, "__getattr__")),
+    "type lookup in another class": Sabotage(
+        TypeOf(X), "type_lookup", ("method", Base.__dict__["method"]), Thing, lambda x: setattr(x, "__class__", Odd), lambda x: setattr(x, "__class__", Thing)),
+    "ordered keys": Sabotage(
+        Attr(X, "ordered"), "ordered_keys", ("a", "b"), Thing, lambda x: x.ordered.move_to_end("a"), lambda x: x.ordered.move_to_end("b")),
+    "ordered keys, one more": Sabotage(
+        Attr(X, "ordered"), "ordered_keys", ("a", "b"), Thing, lambda x: x.ordered.update(c=3), lambda x: x.ordered.pop("c")),
     "closure cell": Sabotage(
         ClosureCell(X, 0), "equal", 7, lambda: make_function(7), lambda x: setattr(x.__closure__[0], "cell_contents", 8),
         lambda x: setattr(x.__closure__[0], "cell_contents", 7)),

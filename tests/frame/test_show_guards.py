@@ -21,6 +21,7 @@ SHOWN = {
     "equal": ("a" * 200, "x == 'aaa"),
     "length": (3, "len(x) == 3"),
     "dict_keys": (("a", "b"), "list(x) == ['a', 'b']"),
+    "ordered_keys": (("a", "b"), "list(x) == ['a', 'b']"),
     "has_not": ("bias", "not hasattr(x, 'bias')"),
     "absent": ("k", "'k' not in x"),
     "type_lookup": (("forward", torch.nn.Linear.forward), "x.forward is found as torch.nn.modules.linear.Linear.forward"),

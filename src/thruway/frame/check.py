@@ -6,10 +6,8 @@ relations between sizes come last, when every symbol is bound. The program numbe
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -59,11 +57,6 @@ def _present_word(state: GlobalState) -> bytes:
     if now != state:
         raise CompilerBug("frame", "guards of another state than the present one have no native word")
     return now.word
-
-
-def _finds(name: str, expected: object, cls: type) -> bool:
-    """Whether the first class along the MRO that has `name` holds `expected` there; MISSING where none may have it."""
-    return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), MISSING) is expected
 
 
 @dataclass(slots=True)
@@ -169,12 +162,11 @@ class _Builder:
                 self._check("is_type", at, 0, expected, index)
             case "identity":
                 self._check(*_identity(expected, at), index)
-            case "equal" | "dict_keys" | "has_not" | "absent" | "code":
+            case "equal" | "dict_keys" | "has_not" | "absent" | "code" | "ordered_keys":
                 self._check(guard.kind, at, 0, expected, index)
             case "type_lookup":
-                self._check("python", at, 0, functools.partial(_finds, *expected), index)
-            case "ordered_keys":
-                self._check("python", at, 0, functools.partial(_has_order, expected), index)
+                name, found = expected
+                self._check("type_lookup", at, 0, (name,) if found is MISSING else (name, found), index)
             case "length" | "truth":
                 self._check(guard.kind, at, int(expected), None, index)
             case "same_object" | "not_same_object" | "no_overlap":
@@ -248,10 +240,6 @@ def _symbol_of(size: Size) -> Symbol | None:
     """The symbol that `size` just is, or None."""
     ((monomial, coefficient),) = size.terms.items()
     return monomial[0] if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol) else None
-
-
-def _has_order(keys: tuple[object, ...], value: object) -> bool:
-    return isinstance(value, OrderedDict) and tuple(OrderedDict.__iter__(value)) == keys
 
 
 def _identity(expected: object, at: int) -> tuple[str, int, int, object]:

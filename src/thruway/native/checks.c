@@ -111,6 +111,30 @@ static int has_keys(PyObject *dict, PyObject *keys)
     return 1;
 }
 
+/* the keys of an OrderedDict in its own order, whatever a subclass says */
+static int has_order(PyObject *dict, PyObject *keys)
+{
+    PyObject *iterator = PyODict_Check(dict) ? PyODict_Type.tp_iter(dict) : NULL, *key;
+    Py_ssize_t i = 0, count = PyTuple_GET_SIZE(keys);
+    int same = iterator && PyDict_GET_SIZE(dict) == count;
+    while (same && i < count && (key = PyIter_Next(iterator))) {
+        same = same_constant(key, PyTuple_GET_ITEM(keys, i++));
+        Py_DECREF(key);
+    }
+    Py_XDECREF(iterator);
+    PyErr_Clear();
+    return same && i == count;
+}
+
+/* `wanted`: (name, what lookup along the MRO finds), or (name,) where it must find nothing */
+static int finds_in_type(PyObject *type, PyObject *wanted)
+{
+    if (!PyType_Check(type))
+        return 0;
+    PyObject *expected = PyTuple_GET_SIZE(wanted) > 1 ? PyTuple_GET_ITEM(wanted, 1) : NULL;
+    return _PyType_Lookup((PyTypeObject *)type, PyTuple_GET_ITEM(wanted, 0)) == expected;
+}
+
 static int lacks(PyObject *dict, PyObject *key)
 {
     if (!PyDict_Check(dict))
@@ -268,6 +292,8 @@ int tw_run_check(const Step *step, PyObject *const *registers, int64_t *symbols)
     case CHECK_SAME: return value == registers[step->b];
     case CHECK_NOT_SAME: return value != registers[step->b];
     case CHECK_NO_OVERLAP: return apart(value, registers[step->b]);
+    case CHECK_TYPE_LOOKUP: return finds_in_type(value, arg);
+    case CHECK_ORDERED_KEYS: return has_order(value, arg);
     case CHECK_TRUTH: return is_true(value) == step->b;
     case CHECK_PYTHON: return python_says(arg, value);
     default: return 0;

@@ -5,8 +5,7 @@
 
 PyObject *tw_region_failed;
 
-/* Files that a build may leave out. */
-__attribute__((weak)) int tw_launch_init(PyObject *module);
+int tw_launch_init(PyObject *module); /* launch.c */
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "thruway.native._core", "Guards, dispatch, the frame hook and launch, in C.", -1, NULL, NULL, NULL, NULL, NULL,
@@ -23,7 +22,7 @@ PyMODINIT_FUNC PyInit__core(void)
     if (tw_tensor_init(module) < 0 || tw_state_init(module) < 0 || tw_lookup_init(module) < 0 || tw_guard_init(module) < 0
         || tw_dispatch_init(module) < 0 || tw_hook_init(module) < 0)
         goto failed;
-    if (tw_launch_init && tw_launch_init(module) < 0)
+    if (tw_launch_init(module) < 0)
         goto failed;
     return module;
 failed:

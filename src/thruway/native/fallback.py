@@ -203,6 +203,16 @@ def _dict_keys(value: object, expected: tuple[object, ...]) -> bool:
     return isinstance(value, dict) and not has_own_order and same_constant(tuple(dict.keys(value)), expected)
 
 
+def _ordered_keys(value: object, expected: tuple[object, ...]) -> bool:
+    return isinstance(value, OrderedDict) and same_constant(tuple(OrderedDict.__iter__(value)), expected)
+
+
+def _type_lookup(value: object, wanted: tuple[object, ...]) -> bool:
+    name, *expected = wanted
+    found = [base.__dict__[name] for base in value.__mro__ if name in base.__dict__][:1]
+    return [id(each) for each in found] == [id(each) for each in expected]
+
+
 def _has_not(value: object, name: str) -> bool:
     try:
         getattr(value, name)
@@ -247,6 +257,8 @@ _CHECKS: dict[str, Callable[[object, object], bool]] = {
     "not_same": lambda a, b: a is not b,
     "no_overlap": _no_overlap,
     "truth": _truth,
+    "type_lookup": _type_lookup,
+    "ordered_keys": _ordered_keys,
     "python": lambda value, predicate: bool(predicate(value)),
 }
 _RELATIONS: dict[int, Callable[[int, int], bool]] = {

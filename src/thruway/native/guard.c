@@ -44,130 +44,14 @@ static const char *step_names[STEP_CODES] = {
     "local", "function", "const", "cell", "globals", "builtins", "attr", "dict_attr", "item", "dict_key", "type",
     "closure", "default", "kwdefault", "weak", "method_self", "method_function", "function_globals", "getattr",
     "is_type", "is", "is_weak", "equal", "length", "dict_keys", "has_not", "absent", "code", "same",
-    "not_same", "no_overlap", "truth", "python", "tensor", "relation",
+    "not_same", "no_overlap", "truth", "type_lookup", "ordered_keys", "python", "tensor", "relation",
 };
 
-static int is_root(StepCode code) { return code <= LOAD_BUILTINS; }
 static int is_check(StepCode code) { return code >= FIRST_CHECK; }
-static int uses_a(const Step *step) { return !is_root(step->code); }
+static int uses_a(const Step *step) { return !tw_is_root(step->code); }
 static int uses_b(const Step *step) { return step->code == CHECK_SAME || step->code == CHECK_NOT_SAME || step->code == CHECK_NO_OVERLAP; }
-static int reads_attributes(StepCode code) { return code == LOAD_ATTR || code == LOAD_DICT_ATTR || code == CHECK_HAS_NOT; }
+static int reads_attributes(StepCode code) { return code == LOAD_ATTR || code == LOAD_DICT_ATTR || code == CHECK_HAS_NOT || code == CHECK_TYPE_LOOKUP; }
 static int reads_items(StepCode code) { return code == LOAD_ITEM || code == LOAD_DICT_KEY || code == CHECK_DICT_KEYS || code == CHECK_ABSENT; }
-
-/* ---- loads. Each gives a borrowed value (HELD), a new one (METHOD, FRESH) or NULL, and leaves no exception. */
-
-static PyObject *tuple_item(PyObject *tuple, Py_ssize_t index)
-{
-    return tuple && PyTuple_Check(tuple) && index >= 0 && index < PyTuple_GET_SIZE(tuple) ? PyTuple_GET_ITEM(tuple, index) : NULL;
-}
-
-static PyObject *cell_contents(PyObject *function, int index)
-{
-    PyObject *cell = PyFunction_Check(function) ? tuple_item(PyFunction_GET_CLOSURE(function), index) : NULL;
-    return cell && PyCell_Check(cell) ? PyCell_GET(cell) : NULL;
-}
-
-static PyObject *quiet_item(PyObject *dict, PyObject *key)
-{
-    PyObject *value = dict && PyDict_Check(dict) ? PyDict_GetItemWithError(dict, key) : NULL;
-    if (!value)
-        PyErr_Clear();
-    return value;
-}
-
-static PyObject *instance_item(PyObject *base, PyObject *name)
-{
-    PyObject **slot = tw_dict_slot(base);
-    return quiet_item(PyType_Check(base) ? ((PyTypeObject *)base)->tp_dict : slot ? *slot : NULL, name);
-}
-
-/* base[key] from the storage of a dict, list or tuple; through base's own __getitem__ for anything else */
-static PyObject *item(PyObject *base, PyObject *key, Found *found)
-{
-    if (PyDict_Check(base))
-        return quiet_item(base, key);
-    if (!PyList_Check(base) && !PyTuple_Check(base)) {
-        *found = FRESH;
-        PyObject *value = PyObject_GetItem(base, key);
-        if (!value)
-            PyErr_Clear();
-        return value;
-    }
-    Py_ssize_t size = Py_SIZE(base), index = PyLong_AsSsize_t(key);
-    index += index < 0 ? size : 0;
-    PyErr_Clear();
-    return index < 0 || index >= size ? NULL : PyList_Check(base) ? PyList_GET_ITEM(base, index) : PyTuple_GET_ITEM(base, index);
-}
-
-static PyObject *dict_key(PyObject *dict, int index)
-{
-    Py_ssize_t at = 0;
-    PyObject *key = NULL, *value;
-    if (!PyDict_Check(dict) || PyODict_Check(dict) || index >= PyDict_GET_SIZE(dict))
-        return NULL;
-    while (index-- >= 0 && PyDict_Next(dict, &at, &key, &value))
-        ;
-    return key;
-}
-
-static PyObject *method_part(PyObject *method, StepCode code)
-{
-    if (!PyMethod_Check(method))
-        return NULL;
-    return code == LOAD_METHOD_SELF ? PyMethod_GET_SELF(method) : PyMethod_GET_FUNCTION(method);
-}
-
-static PyObject *get_attribute(PyObject *base, PyObject *name, Found *found)
-{
-    *found = FRESH;
-    PyObject *value = PyObject_GetAttr(base, name);
-    if (!value)
-        PyErr_Clear();
-    return value;
-}
-
-static PyObject *weak_target(PyObject *reference)
-{
-    PyObject *target = PyWeakref_Check(reference) ? PyWeakref_GET_OBJECT(reference) : NULL;
-    return target;
-}
-
-static PyObject *load_root(const Step *step, const Call *call)
-{
-    PyFunctionObject *function = (PyFunctionObject *)call->function;
-    switch (step->code) {
-    case LOAD_LOCAL: return step->a < call->nlocals ? call->locals[step->a] : NULL;
-    case LOAD_FUNCTION: return call->function;
-    case LOAD_CONST: return step->arg;
-    case LOAD_CELL: return cell_contents(call->function, step->a);
-    case LOAD_GLOBALS: return function->func_globals;
-    default: return function->func_builtins;
-    }
-}
-
-static PyObject *load(const Step *step, const Call *call, PyObject *const *registers, Found *found)
-{
-    *found = HELD;
-    if (is_root(step->code))
-        return load_root(step, call);
-    PyObject *base = registers[step->a];
-    PyFunctionObject *function = PyFunction_Check(base) ? (PyFunctionObject *)base : NULL;
-    switch (step->code) {
-    case LOAD_ATTR: return tw_attribute(base, step->arg, found);
-    case LOAD_DICT_ATTR: return instance_item(base, step->arg);
-    case LOAD_ITEM: return item(base, step->arg, found);
-    case LOAD_DICT_KEY: return dict_key(base, step->b);
-    case LOAD_TYPE: return (PyObject *)Py_TYPE(base);
-    case LOAD_CLOSURE: return cell_contents(base, step->b);
-    case LOAD_DEFAULT: return function ? tuple_item(function->func_defaults, step->b) : NULL;
-    case LOAD_KWDEFAULT: return function ? quiet_item(function->func_kwdefaults, step->arg) : NULL;
-    case LOAD_WEAK: return weak_target(base);
-    case LOAD_METHOD_SELF:
-    case LOAD_METHOD_FUNCTION: return method_part(base, step->code);
-    case LOAD_FUNCTION_GLOBALS: return function ? function->func_globals : NULL;
-    default: return get_attribute(base, step->arg, found);
-    }
-}
 
 static int lacks_attribute(const Step *step, PyObject *const *registers, Found *found)
 {
@@ -216,6 +100,12 @@ static int is_settled(const GuardProgram *p, const Armed *armed, const Step *ste
     return node && node->opened && node->usable && p->misses[step->node] < UNSTABLE_MISSES;
 }
 
+/* Whether a node that is checked anyway proves that the type of register `a` is `type`. */
+static int vouches_for_type(const GuardProgram *p, const Armed *armed, const Step *step, PyObject *type)
+{
+    return is_settled(p, armed, step) && (PyObject *)armed->nodes[step->node].type == type;
+}
+
 static int is_immutable(PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
@@ -227,13 +117,15 @@ static int status_of_load(const GuardProgram *p, const Armed *armed, int index)
 {
     const Step *step = &p->steps[index];
     Found found = armed->found[index];
-    if (is_root(step->code))
+    if (tw_is_root(step->code))
         return step->code == LOAD_CONST ? STABLE : VOLATILE;
     int base = armed->status[step->a];
     if (base == SLOW || found == FRESH)
         return SLOW;
     if (reads_attributes(step->code) && found == METHOD)
         return is_settled(p, armed, step) && !p->plain_use[step->out] ? BOUND : SLOW;
+    if (step->code == LOAD_TYPE)
+        return vouches_for_type(p, armed, step, armed->values[step->out]) ? STABLE : VOLATILE;
     if (step->node >= 0 && is_settled(p, armed, step))
         return STABLE;
     PyObject *value = armed->values[step->a];
@@ -251,9 +143,9 @@ static int is_lasting(const GuardProgram *p, const Armed *armed, const Step *ste
 {
     if (step->code == CHECK_TENSOR || step->code == CHECK_RELATION || step->code == CHECK_PYTHON)
         return 0;
-    if (step->code == CHECK_HAS_NOT || step->code == CHECK_ABSENT || step->code == CHECK_DICT_KEYS)
+    if (step->code == CHECK_HAS_NOT || step->code == CHECK_ABSENT || step->code == CHECK_DICT_KEYS || step->code == CHECK_TYPE_LOOKUP)
         return is_settled(p, armed, step);
-    if (step->code == CHECK_TYPE && is_settled(p, armed, step) && (PyObject *)armed->nodes[step->node].type == step->arg)
+    if (step->code == CHECK_TYPE && vouches_for_type(p, armed, step, step->arg))
         return 1;
     if (armed->status[step->a] == BOUND)
         return 1;
@@ -330,7 +222,7 @@ static int run_owned(const GuardProgram *p, int index, const Call *call, PyObjec
             draft->found[index] = found;
         return holds;
     }
-    PyObject *value = load(step, call, registers, &found);
+    PyObject *value = tw_load(step, call, registers, &found);
     if (!value)
         return 0;
     if (draft)
@@ -399,7 +291,7 @@ static inline int run_borrowed(const Step *step, const Call *call, PyObject **re
     }
     if (is_check(step->code))
         return tw_run_check(step, registers, call->symbols) ? HIT : MISS;
-    PyObject *value = load(step, call, registers, &found);
+    PyObject *value = tw_load(step, call, registers, &found);
     if (UNLIKELY(found != HELD)) {
         Py_XDECREF(value);
         return STALE;
@@ -486,7 +378,8 @@ static int find_code(PyObject *name)
 static int check_argument(const Step *step)
 {
     int wants_name = step->code == LOAD_ATTR || step->code == LOAD_DICT_ATTR || step->code == LOAD_GETATTR || step->code == LOAD_KWDEFAULT || step->code == CHECK_HAS_NOT;
-    if ((wants_name && !PyUnicode_CheckExact(step->arg)) || (step->code == CHECK_DICT_KEYS && !PyTuple_CheckExact(step->arg))
+    if ((wants_name && !PyUnicode_CheckExact(step->arg)) || ((step->code == CHECK_DICT_KEYS || step->code == CHECK_ORDERED_KEYS || step->code == CHECK_TYPE_LOOKUP) && !PyTuple_CheckExact(step->arg))
+        || (step->code == CHECK_TYPE_LOOKUP && (!PyTuple_GET_SIZE(step->arg) || !PyUnicode_CheckExact(PyTuple_GET_ITEM(step->arg, 0))))
         || (step->code == CHECK_IS_WEAK && !PyWeakref_Check(step->arg)))
         return PyErr_Format(PyExc_TypeError, "guard step %s takes another argument than %R", step_names[step->code], step->arg), -1;
     return 0;
@@ -547,8 +440,8 @@ static int number_nodes(GuardProgram *p)
             step->node = node_of[step->a] - 1;
         }
     }
-    for (int i = 0; i < p->step_count; i++) /* a node that is checked anyway vouches for the type too */
-        if (p->steps[i].code == CHECK_TYPE)
+    for (int i = 0; i < p->step_count; i++)
+        if (p->steps[i].code == CHECK_TYPE || p->steps[i].code == LOAD_TYPE)
             p->steps[i].node = node_of[p->steps[i].a] - 1;
     PyMem_Free(node_of);
     p->misses = PyMem_Calloc((size_t)p->nodes + 1, 1);

@@ -10,7 +10,7 @@ typedef enum {
     LOAD_LOCAL, LOAD_FUNCTION, LOAD_CONST, LOAD_CELL, LOAD_GLOBALS, LOAD_BUILTINS, LOAD_ATTR, LOAD_DICT_ATTR, LOAD_ITEM, LOAD_DICT_KEY, LOAD_TYPE,
     LOAD_CLOSURE, LOAD_DEFAULT, LOAD_KWDEFAULT, LOAD_WEAK, LOAD_METHOD_SELF, LOAD_METHOD_FUNCTION, LOAD_FUNCTION_GLOBALS, LOAD_GETATTR,
     CHECK_TYPE, CHECK_IS, CHECK_IS_WEAK, CHECK_EQUAL, CHECK_LENGTH, CHECK_DICT_KEYS, CHECK_HAS_NOT, CHECK_ABSENT, CHECK_CODE, CHECK_SAME,
-    CHECK_NOT_SAME, CHECK_NO_OVERLAP, CHECK_TRUTH, CHECK_PYTHON, CHECK_TENSOR, CHECK_RELATION,
+    CHECK_NOT_SAME, CHECK_NO_OVERLAP, CHECK_TRUTH, CHECK_TYPE_LOOKUP, CHECK_ORDERED_KEYS, CHECK_PYTHON, CHECK_TENSOR, CHECK_RELATION,
     STEP_CODES
 } StepCode;
 #define FIRST_CHECK CHECK_TYPE
@@ -67,6 +67,10 @@ void tw_open_node(Node *node, PyObject *base, int items);
 int tw_node_holds(const Node *node, PyObject *base);
 PyObject *tw_attribute(PyObject *base, PyObject *name, Found *found);
 PyObject **tw_dict_slot(PyObject *base);
+
+/* loads.c */
+static inline int tw_is_root(StepCode code) { return code <= LOAD_BUILTINS; }
+PyObject *tw_load(const Step *step, const Call *call, PyObject *const *registers, Found *found);
 
 /* checks.c */
 TensorSpec *tw_parse_tensor(PyObject *arg, int symbols);
