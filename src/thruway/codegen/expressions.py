@@ -6,7 +6,7 @@ picks its branch in the text. Loads of a buffer that the kernel also writes stay
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from thruway.codegen.ctypes_c import FROM_MEMORY, convert, literal, register_type, size_text
 from thruway.codegen.operators import BLOCKWISE, may_fault, operator
@@ -27,8 +27,12 @@ class Emitter:
         self.levels: dict[Symbol, int] = {}
         self.texts: dict[Symbol, str] = {}
         self.lane_rows: dict[str, int] = {}     # scratch with one row of so many lanes per inner point
+        self.turn: Callable[[str, tuple], bool] | None = None           # which loads come from turned copies (see tiles_c)
+        self.turned: dict[tuple[str, SizeLike], str] | None = None      # their names, by buffer and offset
+        self.turned_place = ""
         self.lets: dict[str, Expr] = {}
         self.vars: dict[str, tuple[str, int]] = {}
+        self.maxima: dict[str, Expr] = {}       # the value whose maximum over a row each of these is
         self.counter = 0
         self.exact = False          # sin and cos by the C library, for a block that the fast ones cannot do
         self.uses_big = False
@@ -56,6 +60,13 @@ class Emitter:
         self._level_cache.clear()
 
     def known(self, condition: Condition) -> bool | None:
+        """Whether the condition holds here, where ranges or a surrounding block say so."""
+        low, high = sizes.bounds(condition.left, self.ranges)
+        least, most = sizes.bounds(sizes.add(condition.left, sizes.mul(condition.right, -1)), self.ranges)
+        if high is not None and high < 0 or least is not None and least >= 0:
+            return False
+        if low is not None and low >= 0 and most is not None and most < 0:
+            return True
         for scope in reversed(self.stack):
             if condition in scope.known:
                 return scope.known[condition]
@@ -68,8 +79,7 @@ class Emitter:
 
     def emit(self, expr: Expr, lazy: bool = False) -> str:
         """The name or constant that holds `expr`; statements that compute it go into the scopes."""
-        while isinstance(expr, Var) and expr.name in self.lets:
-            expr = self.lets[expr.name]
+        expr = self.resolved(expr)
         if isinstance(expr, Var):
             return self.vars[expr.name][0]
         if isinstance(expr, Literal):
@@ -175,7 +185,23 @@ class Emitter:
             flag = f"big |= TW_BIG({texts[0]});"
             if flag not in self.scope.lines:
                 self.scope.lines.append(flag)
+        if op.name == "exp" and op.dtype == "float32" and self._is_below_its_maximum(op.args[0]):
+            return f"tw_exp_neg({texts[0]})"
         return operator(op, texts)
+
+    def _is_below_its_maximum(self, x: Expr) -> bool:
+        """Whether `x` is a value less the row's maximum of that value: the argument of a softmax's exp."""
+        x = self.resolved(x)
+        if not (isinstance(x, Op) and x.name == "sub"):
+            return False
+        value, most = (self.resolved(a) for a in x.args)
+        return isinstance(most, Var) and self.maxima.get(most.name) == value
+
+    def resolved(self, expr: Expr) -> Expr:
+        """What a Let's name stands for."""
+        while isinstance(expr, Var) and expr.name in self.lets:
+            expr = self.lets[expr.name]
+        return expr
 
     def _check(self, expr: CheckIndex, text: str, lazy: bool) -> str:
         self.uses_bad = True
@@ -226,6 +252,8 @@ class Emitter:
         return " + ".join(self.size(i) if is_size(i) else self.emit(i, lazy) for i in index) or "0"
 
     def element(self, buffer: str, index: tuple, lazy: bool = False) -> str:
+        if self.turn is not None and self.turned is not None and self.turn(buffer, index):
+            return self.turned.setdefault((buffer, index[0]), f"turned{len(self.turned)}") + self.turned_place
         offset = self.offset(index, lazy)
         if buffer in self.lane_rows:
             offset = f"({offset})*{self.lane_rows[buffer]} + j"

@@ -509,6 +509,28 @@ TWI float tw_sin_exact(float x) { return (float)tw_libm_sin((double)x); }
 
 TWI float tw_cos_exact(float x) { return (float)tw_libm_cos((double)x); }
 
+/* t[k][j] = x[k + j*stride], 16 by 16 elements of 4 bytes: four rounds of exchanges between rows 8, 4, 2 and 1 apart */
+TWI void tw_turn16(const void *x, long stride, void *t) {
+    typedef int lanes __attribute__((vector_size(64)));
+    typedef int loose __attribute__((vector_size(64), aligned(4), may_alias));
+    lanes r[16], s[16];
+    for (int k = 0; k < 16; k++) r[k] = *(const loose *)((const int *)x + k * stride);
+#ifdef __clang__
+#define TW_MIX(...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define TW_MIX(...) __builtin_shuffle(a, b, (lanes){__VA_ARGS__})
+#endif
+#define TW_ROUND(d, low, high) for (int k = 0; k < 16; k++) if (!(k & d)) { lanes a = r[k], b = r[k + d]; s[k] = low; s[k + d] = high; } \
+    for (int k = 0; k < 16; k++) r[k] = s[k];
+    TW_ROUND(8, TW_MIX(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23), TW_MIX(8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
+    TW_ROUND(4, TW_MIX(0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27), TW_MIX(4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31))
+    TW_ROUND(2, TW_MIX(0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29), TW_MIX(2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31))
+    TW_ROUND(1, TW_MIX(0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30), TW_MIX(1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31))
+#undef TW_MIX
+#undef TW_ROUND
+    for (int k = 0; k < 16; k++) *(loose *)((int *)t + 16 * k) = r[k];
+}
+
 extern void *tw_libc_malloc(unsigned long) __asm__("malloc");
 
 extern void tw_libc_free(void *) __asm__("free");

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from thruway.codegen.ctypes_c import SINGLE, UNSIGNED, register_type
+from thruway.codegen.ctypes_c import ROUND, SINGLE, UNSIGNED, register_type
 from thruway.core.errors import Unsupported
 from thruway.loops.ir import Reduction
 
@@ -116,3 +116,21 @@ def accumulator(reduction: Reduction) -> Accumulator:
             return Accumulator(reduction.var, reduction.op[3:], reduction.value.dtype, True)
         case _:
             return Accumulator(reduction.var, reduction.op, reduction.dtype)
+
+
+def scan_type(acc: Accumulator) -> str:
+    return "double" if acc.op in {"sum", "prod"} and acc.dtype == "float32" else acc.type
+
+
+def scan_start(acc: Accumulator) -> str:
+    return "-__builtin_inff()" if acc.op == "logsumexp" else acc.identity
+
+
+def scan_step(acc: Accumulator, into: str, x: str) -> str:
+    if acc.op == "logsumexp":
+        return f"{into} = tw_logaddexp{'_d' if acc.dtype == 'float64' else ''}({into}, {x});"
+    return acc.lane_step(into, x)
+
+
+def rounded(acc: Accumulator, text: str) -> str:
+    return f"{ROUND[acc.dtype]}({text})" if acc.dtype in ROUND else f"({register_type(acc.dtype)}){text}"

@@ -29,7 +29,7 @@ static void tw_k0_y_rows(long lo, long hi, void *context) {
             const float t6 = t5 * 0.125f;
             const float t7 = t4 ? t6 : -__builtin_inff();
             const float t8 = t7 - v0;
-            const float t9 = tw_exp(t8);
+            const float t9 = tw_exp_neg(t8);
             v2_acc += t9;
             row0[r0] = t9;
         }
