@@ -125,7 +125,11 @@ def _frame_maker(launch: LaunchList, slots: Slots) -> Callable[[tuple[torch.Tens
 
     def make_frame(derived: tuple[torch.Tensor, ...] | None, arena: torch.Tensor | None) -> Row:
         tensors = persistent_tensors(launch, slots, arena if arena is not None else make_arena(0), constants, derived or ())
-        addresses = tuple(tensor.data_ptr() if tensor is not None and fixed else 0 for tensor, fixed in zip(tensors, persistent))
-        return tuple(tensors), addresses
+        return tuple(tensors), tuple(_address(tensor) if fixed else 0 for tensor, fixed in zip(tensors, persistent))
 
     return make_frame
+
+
+def _address(tensor: torch.Tensor | None) -> int:
+    """0 for weights in a library's opaque layout too, which only its calls read."""
+    return tensor.data_ptr() if tensor is not None and tensor.layout == torch.strided else 0
