@@ -35,3 +35,7 @@ class LazyLocals(dict):
         for name in tuple(self.pending):
             self.get(name)
         return super().items()
+
+    def forget(self, name: str) -> bool:
+        """Deletes an argument that nobody read; whether there was one."""
+        return self.pending.pop(name, None) is not None

@@ -94,18 +94,27 @@ def _wrap_builtin(state: State, obj: Any, source: Source, guarded: bool) -> Valu
 
 
 def _wrap_tensor(state: State, obj: torch.Tensor, source: Source, guarded: bool) -> Value:
-    meta = meta_of(obj)
+    state.guard("type", source, type(obj))
+    value = TensorValue(None, None, source, obj)
+    value.make_trace = functools.partial(_trace_input, state, value, source)
+    return value
+
+
+def _trace_input(state: State, value: TensorValue, source: Source) -> TraceTensor:
+    """Guards a tensor's metadata and gives its trace."""
+    obj = value.real
     if obj.layout is not torch.strided:
         raise unsupported(state, "TW108", obj.layout)
-    value = TensorValue(None, None, source, obj)
+    meta = meta_of(obj)
     dims = [dim for dim in range(obj.dim()) if (source, dim) in state.dynamic and obj.shape[dim] > 1]
     if dims:
         meta = symbolic_meta(state, value, meta, dims)
     keys = torch._C._dispatch_keys(obj).raw_repr()
     state.guard("tensor", source, TensorExpectation(type(obj), meta.dtype, meta.device, meta.requires_grad, meta.sizes, meta.strides, keys))
-    value.trace = make_trace(obj, comparable(meta, state.facts) if dims else meta)
-    state.by_trace[id(value.trace)] = value
-    return value
+    state.guards.pop(("type", source), None)                # the tensor guard says it too
+    trace = make_trace(obj, comparable(meta, state.facts) if dims else meta)
+    state.by_trace[id(trace)] = value
+    return trace
 
 
 def symbolic_meta(state: State, value: TensorValue, meta: TensorMeta, dims: list[int]) -> TensorMeta:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from thruway.bytecode.decode import Instruction
 from thruway.capture.breaks import unsupported
+from thruway.capture.locals import LazyLocals
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.values.attribute import delete_attribute, get_attribute, set_attribute
 from thruway.capture.values.base import FALSE, NONE, NULL, TRUE, CellValue, Constant, SuperValue, Value
@@ -54,6 +55,8 @@ def store_fast(state: State, frame: Frame, ins: Instruction) -> None:
 
 
 def delete_fast(state: State, frame: Frame, ins: Instruction) -> None:
+    if isinstance(frame.locals, LazyLocals) and frame.locals.forget(ins.value):
+        return
     if frame.locals.pop(ins.value, None) is None:
         raise_error(state, UnboundLocalError, f"cannot access local variable '{ins.value}' where it is not associated with a value")
 

@@ -6,6 +6,7 @@ methods of list, dict and set are run by Python itself on them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
@@ -50,14 +51,21 @@ NOT_IMPLEMENTED = Constant(NotImplemented)
 
 
 class TensorValue(Value):
-    """`trace` holds metadata only; `node` is its place in the graph, made when first used for a tensor found outside."""
+    """`trace` holds metadata only; of a tensor found outside it is made, and the metadata guarded, when it is first wanted.
+    `node` is the tensor's place in the graph, made when first used."""
 
-    __slots__ = ("trace", "node", "real", "attributes")
+    __slots__ = ("known_trace", "make_trace", "node", "real")
 
     def __init__(self, trace: Any, node: Any = None, source: Source | None = None, real: Any = None):
         super().__init__(source)
-        self.trace, self.node, self.real = trace, node, real
-        self.attributes: DictValue | None = None
+        self.known_trace, self.node, self.real = trace, node, real
+        self.make_trace: Callable[[], Any] | None = None
+
+    @property
+    def trace(self) -> Any:
+        if self.known_trace is None:
+            self.known_trace = self.make_trace()
+        return self.known_trace
 
     def __repr__(self) -> str:
         return f"TensorValue({self.node or self.source})"
