@@ -16,6 +16,7 @@ TORCH = (
     "torch.utils.cpp_extension", "torch.library", "torch._library", "torch.cuda.graphs", "torch.cuda.random",
 )
 ALLOWED = ("torch.autograd.grad_mode",)
+STANDARD = frozenset({"os", "re", "string", "random", "weakref", "inspect", "posixpath", "textwrap"})     # read settings and build texts in plain Python
 
 
 @functools.lru_cache(maxsize=4096)
@@ -25,7 +26,7 @@ def is_refused_module(name: str | None) -> bool:
         return False
     if name == "torch" or name.startswith("torch."):
         return _below(name, TORCH) and not _below(name, ALLOWED)
-    return is_skipped_module(name)
+    return is_skipped_module(name) and name not in STANDARD
 
 
 def _below(name: str, roots: tuple[str, ...]) -> bool:
