@@ -32,6 +32,7 @@ class Emitter:
         self.turned_place = ""
         self.lets: dict[str, Expr] = {}
         self.vars: dict[str, tuple[str, int]] = {}
+        self.kept: dict[str, tuple[tuple, Expr]] = {}       # what each scratch row holds: at which index, which value
         self.maxima: dict[str, Expr] = {}       # the value whose maximum over a row each of these is
         self.counter = 0
         self.exact = False          # sin and cos by the C library, for a block that the fast ones cannot do
@@ -195,7 +196,11 @@ class Emitter:
         if not (isinstance(x, Op) and x.name == "sub"):
             return False
         value, most = (self.resolved(a) for a in x.args)
-        return isinstance(most, Var) and self.maxima.get(most.name) == value
+        if not isinstance(most, Var) or most.name not in self.maxima:
+            return False
+        if isinstance(value, Load) and self.kept.get(value.buffer, ((), value))[0] == value.index:
+            value = self.resolved(self.kept[value.buffer][1])
+        return self.resolved(self.maxima[most.name]) == value
 
     def resolved(self, expr: Expr) -> Expr:
         """What a Let's name stands for."""

@@ -85,6 +85,8 @@ class Printer:
         for axis in axes:
             e.set_axis(Symbol(axis.name), axis.name, DEEP)
         e.maxima = {r.var: r.value for p in self.kernel.phases for r in p.reductions if r.op == "max"}
+        private = {b.name for b in self.kernel.scratch}
+        e.kept = {s.buffer: (s.index, s.value) for p in self.kernel.phases for s in p.stores if s.buffer in private}
         return e
 
     def opening(self, call: str) -> list[str]:

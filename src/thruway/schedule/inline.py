@@ -16,7 +16,7 @@ from thruway.loops.ir import Axis, Buffer, Cast, Compute, Expr, Extern, IndexVal
 from thruway.schedule.depend import changed_buffers, read_buffers, root, values_of
 from thruway.schedule.rewrite import cost, is_size, loads, rewrite, strip_reduce, walk, weigh
 
-CHEAP = 4          # additions: computing this again costs less than a round trip through memory
+CHEAP = 3          # additions: computing this again from one load costs less than a round trip through memory
 MOVEMENT = 12      # the same for expressions that only move or convert
 EXPENSIVE = 9      # from here on, broadcasting the expression costs more than storing it
 LARGEST = 400      # an expression above this size is not grown any further
@@ -30,7 +30,7 @@ class Definition:
     at: dict[str, int]
     cost: int
     numel: int
-    reads: int
+    loads: int
     moves: bool
 
 
@@ -73,8 +73,7 @@ class _Inliner:
             at[name] = min(at.get(name, position), self.inherited.get(name, position))
         numel = weigh(sizes.product(a.extent for a in node.axes))
         moves = all(isinstance(x, (Load, Cast, Within, Literal, IndexValue)) for x in walk(node.value))
-        full = sum(weigh(sizes.product(self.buffers[x.buffer].sizes)) * 2 > numel for x in found)
-        self.definitions[node.out] = Definition(node, at, cost(node.value), numel, full, moves)
+        self.definitions[node.out] = Definition(node, at, cost(node.value), numel, len(found), moves)
 
     def expand(self, node: Node, position: int) -> Node:
         """`node` with every definition that may be substituted in it."""
@@ -111,13 +110,13 @@ class _Inliner:
 
     def _pays(self, definition: Definition, name: str, places: int, space: int) -> bool:
         times = places * max(1.0, space / max(1, definition.numel))
-        if definition.reads == 0 and definition.cost <= MOVEMENT or definition.moves and definition.cost <= MOVEMENT:
+        if definition.loads == 0 and definition.cost <= MOVEMENT or definition.moves and definition.cost <= MOVEMENT:
             return True
         if name in self.kept:
             return False
         if self.readers[name] == 1:
             return times < 2 or definition.cost < EXPENSIVE
-        return definition.cost <= CHEAP and definition.reads <= 1
+        return definition.cost <= CHEAP and definition.loads <= 1
 
     def _safe_in_place(self, node: Node) -> bool:
         """Whether an Update reads its own target, after substitution, at the very element that it writes and nowhere else."""
