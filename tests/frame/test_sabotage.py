@@ -169,6 +169,12 @@ CASES = {
     "has not, in the class": Sabotage(X, "has_not", "extra", Thing, lambda x: setattr(Base, "extra", 1), lambda x: delattr(Base, "extra")),
     "type": Sabotage(Attr(X, "number"), "type", int, Thing, lambda x: setattr(x, "number", True), lambda x: setattr(x, "number", 1)),
     "type of": Sabotage(Attr(TypeOf(X), "rate"), "equal", 1, Thing, lambda x: setattr(Thing, "rate", 2), lambda x: delattr(Thing, "rate")),
+    "absent from __dict__": Sabotage(
+        Attr(X, "__dict__"), "absent", "rate", Thing, lambda x: setattr(x, "rate", 5), lambda x: delattr(x, "rate")),
+    "absent from another __dict__": Sabotage(
+        Attr(X, "__dict__"), "absent", "rate", Base, lambda x: setattr(x, "__dict__", {"rate": 1}), lambda x: setattr(x, "__dict__", {})),
+    "item of __dict__": Sabotage(
+        Item(Attr(X, "__dict__"), "number"), "equal", 7, Thing, lambda x: setattr(x, "number", 5), lambda x: setattr(x, "number", 7)),
     "type lookup": Sabotage(
         TypeOf(X), "type_lookup", ("method", Base.__dict__["method"]), Thing, lambda x: setattr(Thing, "method", other_method), lambda x: delattr(Thing, "method")),
     "type lookup of nothing": Sabotage(

@@ -152,8 +152,17 @@ static int has_code(PyObject *value, PyObject *code)
     return PyFunction_Check(value) && PyFunction_GET_CODE(value) == code;
 }
 
+/* a dict, or a subclass that says neither its length nor its truth otherwise */
+static int is_dict_like(PyTypeObject *type)
+{
+    return PyType_FastSubclass(type, Py_TPFLAGS_DICT_SUBCLASS) && type->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length
+        && !(type->tp_as_number && type->tp_as_number->nb_bool);
+}
+
 static int is_true(PyObject *value)
 {
+    if (is_dict_like(Py_TYPE(value)))
+        return PyDict_GET_SIZE(value) != 0;
     if (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)
         return -1;
     int truth = PyObject_IsTrue(value);

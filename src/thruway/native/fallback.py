@@ -240,7 +240,9 @@ def _no_overlap(a: object, b: object) -> bool:
 
 
 def _truth(value: object, expected: int) -> bool:
-    return not _is_made_in_python(type(value)) and bool(value) == bool(expected)
+    kind = type(value)
+    is_dict_like = issubclass(kind, dict) and kind.__len__ is dict.__len__ and not hasattr(kind, "__bool__")
+    return (is_dict_like or not _is_made_in_python(kind)) and bool(value) == bool(expected)
 
 
 _CHECKS: dict[str, Callable[[object, object], bool]] = {

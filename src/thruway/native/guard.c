@@ -34,6 +34,7 @@ struct GuardProgram {
     int step_count, registers, nodes, symbols, input_count, cleared;
     Step *steps;
     int *inputs;
+    int *makers;              /* per register: the step that loads it */
     unsigned char *plain_use; /* per register: used otherwise than as a bound method taken apart */
     unsigned char *misses;    /* per node */
     Armed *armed;
@@ -172,6 +173,16 @@ static int is_slow_check(const Armed *armed, int index, const Step *step)
     return step->code == CHECK_HAS_NOT && armed->found[index] == FRESH;
 }
 
+/* Whether the node of the object that holds this dict compares the dict's tag already. */
+static int is_covered(const GuardProgram *p, const Armed *armed, const Node *node, int reg)
+{
+    const Step *maker = &p->steps[p->makers[reg]];
+    if (node->type || !reads_attributes(maker->code) || !is_settled(p, armed, maker))
+        return 0;
+    const Node *owner = &armed->nodes[maker->node];
+    return node->items == owner->dict || (owner->has_subs && (node->items == owner->subs[0] || node->items == owner->subs[1] || node->items == owner->subs[2]));
+}
+
 static void add_fast(Armed *armed, int node, int index, int reg) { armed->fast[armed->fast_count++] = (Fast){node, index, reg}; }
 
 /* Decides for each step of a pass that held whether it runs again, and in which phase. `registers` are the pass's values.
@@ -198,7 +209,8 @@ static int arm(const GuardProgram *p, Armed *armed, PyObject *const *registers)
             add_fast(armed, -1, i, 0);
         else if (step->node >= 0 && is_settled(p, armed, step) && armed->nodes[step->node].opened == 1) {
             armed->nodes[step->node].opened = 2;
-            add_fast(armed, step->node, i, step->a);
+            if (!is_covered(p, armed, &armed->nodes[step->node], step->a))
+                add_fast(armed, step->node, i, step->a);
         }
     }
     for (int i = 0; i < p->registers; i++)
@@ -214,7 +226,7 @@ static int run_owned(const GuardProgram *p, int index, const Call *call, PyObjec
 {
     const Step *step = &p->steps[index];
     Found found = HELD;
-    if (draft && (reads_items(step->code) || reads_attributes(step->code)))
+    if (draft && step->node >= 0 && (reads_items(step->code) || reads_attributes(step->code)))
         tw_open_node(&draft->nodes[step->node], registers[step->a], reads_items(step->code));
     if (is_check(step->code)) {
         int holds = step->code == CHECK_HAS_NOT ? lacks_attribute(step, registers, &found) : tw_run_check(step, registers, call->symbols);
@@ -420,21 +432,23 @@ static int parse_steps(GuardProgram *p, PyObject *steps)
     return 0;
 }
 
-static int number_nodes(GuardProgram *p)
+/* A dict that comes as an argument (**kwargs, mostly) is another one at each call: its items are read each time. */
+static int wants_node(const GuardProgram *p, const Step *step)
 {
-    int *node_of = PyMem_Calloc((size_t)p->registers + 1, sizeof(int));
-    p->plain_use = PyMem_Calloc((size_t)p->registers + 1, 1);
-    if (!node_of || !p->plain_use) {
-        PyMem_Free(node_of);
-        return PyErr_NoMemory(), -1;
-    }
+    return reads_attributes(step->code) || (reads_items(step->code) && p->steps[p->makers[step->a]].code != LOAD_LOCAL);
+}
+
+static void number_nodes_into(GuardProgram *p, int *node_of)
+{
     for (int i = 0; i < p->step_count; i++) {
         Step *step = &p->steps[i];
+        if (!is_check(step->code))
+            p->makers[step->out] = i;
         if (uses_a(step) && step->code != LOAD_METHOD_SELF && step->code != LOAD_METHOD_FUNCTION && step->code != CHECK_TYPE)
             p->plain_use[step->a] = 1;
         if (uses_b(step))
             p->plain_use[step->b] = 1;
-        if (reads_attributes(step->code) || reads_items(step->code)) {
+        if (wants_node(p, step)) {
             if (!node_of[step->a])
                 node_of[step->a] = ++p->nodes;
             step->node = node_of[step->a] - 1;
@@ -443,8 +457,18 @@ static int number_nodes(GuardProgram *p)
     for (int i = 0; i < p->step_count; i++)
         if (p->steps[i].code == CHECK_TYPE || p->steps[i].code == LOAD_TYPE)
             p->steps[i].node = node_of[p->steps[i].a] - 1;
+}
+
+static int number_nodes(GuardProgram *p)
+{
+    int *node_of = PyMem_Calloc((size_t)p->registers + 1, sizeof(int));
+    p->makers = PyMem_Calloc((size_t)p->registers + 1, sizeof(int));
+    p->plain_use = PyMem_Calloc((size_t)p->registers + 1, 1);
+    if (node_of && p->makers && p->plain_use) {
+        number_nodes_into(p, node_of);
+        p->misses = PyMem_Calloc((size_t)p->nodes + 1, 1);
+    }
     PyMem_Free(node_of);
-    p->misses = PyMem_Calloc((size_t)p->nodes + 1, 1);
     return p->misses ? 0 : (PyErr_NoMemory(), -1);
 }
 
@@ -516,6 +540,7 @@ static void program_dealloc(PyObject *self)
     program_clear(self);
     PyMem_Free(p->steps);
     PyMem_Free(p->inputs);
+    PyMem_Free(p->makers);
     PyMem_Free(p->plain_use);
     PyMem_Free(p->misses);
     Py_TYPE(self)->tp_free(self);

@@ -5,7 +5,7 @@
 static PyTypeObject *module_type;          /* torch.nn.Module */
 static PyObject *module_getattr;           /* its __getattr__, whose meaning is known: _parameters, _buffers, _modules */
 static PyObject *object_getattribute;
-static PyObject *name_getattr, *name_getattribute, *sub_names[3];
+static PyObject *name_getattr, *name_getattribute, *name_dict, *sub_names[3];
 
 #if PY_VERSION_HEX >= 0x030E0000
 #error "dict version tags are gone in Python 3.14"
@@ -90,6 +90,17 @@ static PyObject *attribute_of_module(PyObject *base, PyObject *dict, PyObject *n
     return NULL;
 }
 
+/* base.__dict__ through the ordinary descriptor: the dict itself, made where the object had none yet */
+static PyObject *own_dict(PyObject *base, PyObject *name, Found *found)
+{
+    PyObject *value = ask_python(base, name, found), **slot = tw_dict_slot(base);
+    if (value && slot && *slot == value) {
+        Py_DECREF(value);
+        *found = HELD;
+    }
+    return value;
+}
+
 /* getattr(base, name). The result is borrowed for HELD and a new reference for METHOD and FRESH; no exception is left. */
 PyObject *tw_attribute(PyObject *base, PyObject *name, Found *found)
 {
@@ -99,6 +110,8 @@ PyObject *tw_attribute(PyObject *base, PyObject *name, Found *found)
     if (!looks_up_plainly(type))
         return ask_python(base, name, found);
     PyObject *descr = _PyType_Lookup(type, name);
+    if (descr && Py_TYPE(descr) == &PyGetSetDescr_Type && PyUnicode_Compare(name, name_dict) == 0)
+        return own_dict(base, name, found);
     if (descr && Py_TYPE(descr)->tp_descr_set)
         return ask_python(base, name, found);
     PyObject **slot = tw_dict_slot(base);
@@ -207,9 +220,10 @@ int tw_lookup_init(PyObject *module)
     static const char *subs[3] = {"_parameters", "_buffers", "_modules"};
     name_getattr = PyUnicode_InternFromString("__getattr__");
     name_getattribute = PyUnicode_InternFromString("__getattribute__");
+    name_dict = PyUnicode_InternFromString("__dict__");
     for (int i = 0; i < 3; i++)
         sub_names[i] = PyUnicode_InternFromString(subs[i]);
-    if (!name_getattr || !name_getattribute || !sub_names[0] || !sub_names[1] || !sub_names[2])
+    if (!name_getattr || !name_getattribute || !name_dict || !sub_names[0] || !sub_names[1] || !sub_names[2])
         return -1;
     object_getattribute = Py_XNewRef(_PyType_Lookup(&PyBaseObject_Type, name_getattribute));
     return PyModule_AddFunctions(module, methods);
