@@ -22,18 +22,18 @@ Step = Kernel | Extern
 def settle_checks(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
     """The steps with every check before the first write to something older than the call."""
     first = next((k for k, step in enumerate(steps) if _writes_input(step, buffers)), len(steps))
-    late = [step for step in steps[first:] if isinstance(step, Kernel) and _checks(step)]
-    if not late:
-        return tuple(steps)
     known = {root(name, buffers) for step in steps[:first] for name in _written(step)}
     known |= {name for name, b in buffers.items() if b.kind != "temp"}
     found: dict[tuple[Expr, tuple[Axis, ...]], None] = {}
-    for kernel in late:
-        for check in _checks(kernel):
+    for step in steps[first:]:
+        for check in _checks(step) if isinstance(step, Kernel) else ():
             if any(root(x.buffer, buffers) not in known for x in walk(check) if isinstance(x, Load)):
                 raise Unsupported("TW606", "an index that is only known after an input has been written", "write the input last")
-            axes = tuple(a for a in _axes(kernel) if Symbol(a.name) in symbols(check))
+            axes = tuple(a for a in _axes(step) if Symbol(a.name) in symbols(check))
             found.setdefault((check, axes))
+        known -= {root(name, buffers) for name in _written(step)}
+    if not found:
+        return tuple(steps)
     ahead = [_check_kernel(f"c{k}", check, axes) for k, (check, axes) in enumerate(found)]
     return (*steps[:first], *ahead, *(_unchecked(s) if isinstance(s, Kernel) else s for s in steps[first:]))
 
