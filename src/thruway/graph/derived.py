@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch.fx import Graph, Node
 
+from thruway.core.dtypes import ITEMSIZE
 from thruway.graph.rewrite import Context, Emitter, Storages, alias_arguments, aten, bytes_of, copied, is_pure, meta
 from thruway.shapes.meta import TensorMeta
 
@@ -78,10 +79,15 @@ def _is_read_per_call(node: Node, derivable: set[Node]) -> bool:
 
 
 def _work_below(node: Node) -> Node | None:
-    """The operator whose result `node` is or views; None for weights and fills, which cost nothing to have again."""
+    """The operator whose result `node` is or views; None for weights and fills, which cost nothing to have again, and for casts to a
+    wider type, which cost more to read than to do again."""
     while node.op == "call_function" and alias_arguments(node.target)[0] and node.all_input_nodes:
         node = node.all_input_nodes[0]
-    return node if node.op == "call_function" and node.target not in FILLS else None
+    return node if node.op == "call_function" and node.target not in FILLS and not _is_widening(node) else None
+
+
+def _is_widening(node: Node) -> bool:
+    return node.target is aten._to_copy.default and ITEMSIZE[meta(node).dtype] > ITEMSIZE[meta(node.args[0]).dtype]
 
 
 def _size(node: Node) -> int | None:

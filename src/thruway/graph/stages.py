@@ -9,6 +9,7 @@ from thruway.graph.layout import prefer_channels_last
 from thruway.graph.patterns.attention import recognise_attention
 from thruway.graph.patterns.batch_norm import fold_batch_norm
 from thruway.graph.patterns.cpu_convolution import select_convolutions
+from thruway.graph.patterns.cpu_few_rows import open_few_rows
 from thruway.graph.patterns.cpu_linear import select_linears
 from thruway.graph.patterns.linear import merge_linears, recognise_linear
 from thruway.graph.simplify import simplify
@@ -28,7 +29,8 @@ GENERAL_PASSES = (
 CPU_PASSES = (
     Pass(prefer_channels_last, why="before the weights are packed for a layout"),
     Pass(select_convolutions, after=("prefer_channels_last",)),
-    Pass(select_linears),
+    Pass(open_few_rows, why="what it leaves is worth a library call"),
+    Pass(select_linears, after=("open_few_rows",)),
     Pass(simplify),
     Pass(mark_derived, after=("select_convolutions", "select_linears"), why="only what is left is worth keeping"),
 )

@@ -18,7 +18,7 @@ from thruway.schedule.rewrite import cost, is_size, loads, rewrite, strip_reduce
 
 CHEAP = 3          # additions: computing this again from one load costs less than a round trip through memory
 MOVEMENT = 12      # the same for expressions that only move or convert
-EXPENSIVE = 9      # from here on, broadcasting the expression costs more than storing it
+EXPENSIVE = 9      # from here on, computing the expression once per element of a larger space costs more than storing it
 LARGEST = 400      # an expression above this size is not grown any further
 
 
@@ -115,7 +115,7 @@ class _Inliner:
         if name in self.kept:
             return False
         if self.readers[name] == 1:
-            return times < 2 or definition.cost < EXPENSIVE
+            return times < 2 or times * definition.cost < EXPENSIVE
         return definition.cost <= CHEAP and definition.loads <= 1
 
     def _safe_in_place(self, node: Node) -> bool:
