@@ -75,7 +75,7 @@ def main() -> None:
             finally:
                 shutil.rmtree(cache, ignore_errors=True)
     for (compiler, phase), many in rows.items():
-        row = {key: round(statistics.median(r[key] for r in many), 5) for key in many[0]}
+        row = {key: float(f"{statistics.median(r[key] for r in many):.4g}") for key in many[0]}
         print(json.dumps({"work": a.work, "batch": a.batch, "dtype": a.dtype, "blocks": a.blocks, "compiler": compiler, "phase": phase, **row}), flush=True)
 
 
