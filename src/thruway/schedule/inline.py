@@ -24,7 +24,8 @@ LARGEST = 400      # an expression above this size is not grown any further
 
 @dataclass(slots=True)
 class Definition:
-    """A pointwise Compute that may be substituted. `at` maps each storage it reads to the earliest program position of that read."""
+    """A pointwise Compute that may be substituted. `at` maps each storage that its value hangs on, its own result's included, to the
+    program position from which on a write of it forbids that."""
 
     node: Compute
     at: dict[str, int]
@@ -66,7 +67,7 @@ class _Inliner:
         return result
 
     def define(self, node: Compute, position: int) -> None:
-        at: dict[str, int] = {}
+        at = {root(node.out, self.buffers): position}
         found = loads(node.value)
         for load in found:
             name = root(load.buffer, self.buffers)
