@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
 
 from thruway.artifact.artifact import Artifact
 from thruway.artifact.key import graph_key
@@ -35,10 +36,14 @@ from thruway.graph.stages import CPU_PASSES, GENERAL_PASSES
 from thruway.graph.verify import verify as verify_graph
 from thruway.loops.lower import lower
 from thruway.loops.show import show as show_program
+from thruway.loops.simplify import simplify
 from thruway.loops.verify import verify as verify_program
+from thruway.native import RegionFailed
 from thruway.runtime.load import load_artifact
+from thruway.runtime.plain import plain_region
 from thruway.schedule.build import build_plan
 from thruway.shapes.meta import TensorMeta
+from thruway.shapes.symbolic import Facts
 
 PASSES = GENERAL_PASSES + CPU_PASSES
 check_order(PASSES)
@@ -57,27 +62,37 @@ class GraphCompiler:
     ) -> Callable[..., tuple[torch.Tensor, ...]]:
         """A callable over the graph's inputs. Unsupported where a stage cannot take the graph."""
         machine = self._machine(settings)
-        with self.journal.time("retrace", name):
-            graph = retrace(graph_module, metas, weights)
-        graph = self._passes(graph, machine.target, name, settings)
+        facts = Facts()
+        with self._stage("retrace", name, settings):
+            graph = retrace(graph_module, metas, weights, facts)
+        graph = self._passes(graph, machine.target, facts, name, settings)
+        _refuse_what_is_elsewhere(graph, machine.target, facts)
         if not machine.target.kernels:
-            return functools.partial(_run_operators, graph)
-        with self.journal.time("lower", name):
-            program = lower(graph, machine.target, default_float)
+            return plain_region(graph, functools.partial(_run_operators, graph))
+        with self._stage("lower", name, settings):
+            program = simplify(lower(graph, machine.target, default_float))
         if settings.check:
             verify_program(program)
         self.journal.offer("loops", name, lambda: show_program(program))
-        with self.journal.time("plan", name):
+        with self._stage("plan", name, settings):
             plan = build_plan(program, machine.target, settings)
         self.journal.offer("plan", name, lambda: str(plan))
-        with self.journal.time("generate", name):
+        with self._stage("generate", name, settings):
             sources = generate(plan, machine.target)
         self.journal.offer("code", name, lambda: "\n".join(sources.units))
-        return self._load(sources, machine, name, settings, str(graph))
+        call = self._load(sources, machine, name, settings, show_graph(graph))
+        return _restoring_random_state(call) if any(map(_draws, graph.nodes)) else call
 
-    def _passes(self, graph: Graph, target: Target, name: str, settings: Settings) -> Graph:
+    @contextmanager
+    def _stage(self, stage: str, name: str, settings: Settings) -> Iterator[None]:
+        with self.journal.time(stage, name):
+            yield
+        if settings.stop == stage:
+            raise Unsupported("TW803", f"THRUWAY_STOP asks to stop after {stage}")
+
+    def _passes(self, graph: Graph, target: Target, facts: Facts, name: str, settings: Settings) -> Graph:
         context = Context(target, settings.numerics, _derived_limit())
-        verify = verify_graph if settings.check > 1 else None
+        verify = functools.partial(verify_graph, facts=facts) if settings.check > 1 else None
 
         def report(stage: str, seconds: float, changed: bool, value: Graph) -> None:
             self.journal.add("stage", name, "" if changed else "(unchanged)", stage=stage, seconds=seconds)
@@ -115,6 +130,34 @@ class Machine:
 def _derived_limit() -> int:
     """Bytes that folded and packed weights may take: a quarter of what the process has used at most so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 4
+
+
+def _refuse_what_is_elsewhere(graph: Graph, target: Target, facts: Facts) -> None:
+    """Unsupported where a value lives on another device than the target's, or where sizes were assumed that no guard knows."""
+    for node in graph.nodes:
+        value = node.meta.get("value")
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, TensorMeta) and one.device.partition(":")[0] != target.kind:
+                raise Unsupported("TW805", f"{node.name} is on {one.device}; kernels are made for {target.kind} here")
+    if facts.recorded:
+        raise Unsupported("TW806", f"the sizes have to satisfy {next(iter(facts.recorded))}, which no guard checks")
+
+
+def _draws(node: Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def _restoring_random_state(call: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """`call`, giving back what it drew where it fails."""
+    def drawing(*inputs: Any) -> tuple[torch.Tensor, ...]:
+        state = torch.get_rng_state()
+        try:
+            return call(*inputs)
+        except RegionFailed:
+            torch.set_rng_state(state)
+            raise
+
+    return drawing
 
 
 def _run_operators(graph: Graph, *inputs: Any) -> tuple[Any, ...]:

@@ -1,17 +1,21 @@
 """The page to read first: what happens at a call that no entry answers, as straight lists of named stages.
 
 `compile_callable` makes the object that users call. At a miss it runs `compile_frame`: capture → backend → entry. The backend
-"thruway" is `compile_graph`: retrace → graph passes → lower → plan → generate → compile → load. Whatever fails on the way is
-recorded in the journal and the call runs eager; only fullgraph=True turns a reason into an error.
+"thruway" is `compile_graph`: retrace → graph passes → lower → plan → generate → compile → load. Whatever fails on the way, or later
+in a run, is recorded in the journal and answered by torch's operators or by the function itself; only fullgraph=True turns a reason
+into an error, and only a backend of the user's own may raise.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -28,13 +32,16 @@ from thruway.core.options import CompileOptions
 from thruway.core.settings import Settings
 from thruway.frame.entries import Entries, Record, explain_miss, make_entry
 from thruway.frame.guard import Guard, GuardSet
+from thruway.frame.show_guards import show_guards
 from thruway.frame.source import Local
 from thruway.frame.state import is_outside_torch_transforms, read_state
-from thruway.native.fallback import bind_arguments
 from thruway.graph_compiler import GraphCompiler
+from thruway.native.fallback import bind_arguments
+from thruway.runtime.plain import name_of, plain_region
 from thruway.shapes.trace_tensor import meta_of
 
 ENTRY_BYTES = 64 << 10             # what an entry holds besides guards and kernels, roughly
+RAISES_IN_EAGER = frozenset({"TW107", "TW112"})      # reasons that are errors of the user's own: running the function brings them up
 
 journal = Journal()
 _functions: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
@@ -51,14 +58,16 @@ def compile_callable(function: Callable[..., Any], options: CompileOptions) -> A
 def compile_graph(graph: GraphModule, example_inputs: Sequence[torch.Tensor], options: CompileOptions) -> Callable[..., Any]:
     """`graph`, as another capture made it, behind thruway's compiler; run by torch's operators where thruway cannot."""
     settings = options.settings(ambient.current())
-    metas = [meta_of(each) if isinstance(each, torch.Tensor) else each for each in example_inputs]
-    weights = [isinstance(each, torch.nn.Parameter) for each in example_inputs]
-    name = graph.__class__.__name__
-    try:
-        return _graphs.compile(graph, metas, weights, name, settings)
-    except Unsupported as failure:
-        journal.add("eager", name, reason=failure.reason)
-    return graph
+    name = options.name or graph.__class__.__name__
+    if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs):
+        journal.add("eager", name, reason=BreakReason("TW804", "gradients are wanted: the graph runs by torch's operators"))
+        return graph
+    with collector_paused():
+        compiled = _compile_or_none(
+            graph, name, lambda: [meta_of(each) if isinstance(each, torch.Tensor) else each for each in example_inputs],
+            [isinstance(each, torch.nn.Parameter) for each in example_inputs], settings, str(torch.get_default_dtype()).removeprefix("torch."),
+        )
+    return graph if compiled is None else _or_graph(compiled, graph)
 
 
 def reset() -> None:
@@ -73,7 +82,7 @@ class CompiledFunction:
 
     def __init__(self, function: FunctionType, options: CompileOptions):
         self.function, self.options = function, options
-        self.name = function.__qualname__
+        self.name = options.name or function.__qualname__
         self.lock = threading.RLock()
         self.compiled = native.core().Compiled(function, self.miss)
         self.entries = Entries(self.compiled, ambient.current().entry_limit_mb << 20)
@@ -83,52 +92,54 @@ class CompiledFunction:
         """The entry for this call, or None: run the function."""
         if not is_outside_torch_transforms():
             return None
+        arguments = bind_arguments(self.function, args, kwargs)
+        if arguments is None:
+            return None                                          # the function itself says what is wrong with them
         seen = len(self.entries)
         with self.lock:
             if len(self.entries) != seen:
-                for record in self.entries:                     # another thread compiled while this one waited
+                for record in self.entries:                      # another thread compiled while this one waited
                     if explain_miss(record, self.function, args, kwargs) is None:
                         return record.entry
             self._note_recompile(args, kwargs)
-            record = self.compile_frame(args, kwargs)
-            if record is not None:
+            try:
+                with collector_paused():
+                    record = self.compile_frame(arguments)
+            except FullGraphError as refused:
+                refusal = refused
+            else:
                 self.entries.add(record)
-            return record.entry if record is not None else None
+                return record.entry
+        if refusal.reason.code in RAISES_IN_EAGER:
+            self.function(*args, **kwargs)
+        raise refusal
 
-    def compile_frame(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Record | None:
+    def compile_frame(self, arguments: tuple[Any, ...]) -> Record:
         settings = self.options.settings(ambient.current())
         try:
             with journal.time("capture", self.name):
-                captured = self._capture(args, kwargs, settings)
+                captured = self._capture(arguments, settings)
             journal.add("capture", self.name)
             self._note_captured(captured)
-            graph = self._backend(captured, settings)
-            with journal.time("guards", self.name):
-                return self._entry(captured, graph)
+            return self._checked_entry(captured, self._backend(captured, arguments, settings), arguments)
         except Unsupported as failure:
-            return self._leave_eager(failure.reason, args, kwargs)
-        except FullGraphError:
+            return self._leave_eager(failure.reason, arguments)
+        except (FullGraphError, BackendError):
             raise
-        except Exception as failure:                            # ours: the user's code has not run yet
+        except Exception as failure:                             # ours: the user's code has not run yet
             journal.add("bug", self.name, _last_place(failure))
-            return self._leave_eager(BreakReason("TW900", f"a fault of thruway itself: {_last_place(failure)}"), args, kwargs)
+            return self._leave_eager(BreakReason("TW900", f"a fault of thruway itself: {_last_place(failure)}"), arguments)
 
-    def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings) -> Captured:
+    def _capture(self, arguments: tuple[Any, ...], settings: Settings) -> Captured:
         """One capture; continuations after a break become compiled functions of their own."""
-        arguments = bind_arguments(self.function, args, kwargs)
-        if arguments is None:
-            raise Unsupported("TW115", "the arguments do not fit the signature")
         rest = None if self.options.fullgraph else lambda function: compile_callable(function, self.options)
         return capture(self.function, arguments, read_state(), settings, compile_function=rest)
 
-    def _leave_eager(self, reason: BreakReason, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Record | None:
+    def _leave_eager(self, reason: BreakReason, arguments: tuple[Any, ...]) -> Record:
         """An entry that runs the function itself for arguments of these types, so that a hopeless capture is not tried at every call."""
         if self.options.fullgraph:
             raise FullGraphError(reason)
         journal.add("eager", self.name, reason=reason, where=reason.where)
-        arguments = bind_arguments(self.function, args, kwargs)
-        if arguments is None:
-            return None
         names = self.function.__code__.co_varnames
         guards = tuple(Guard("type", Local(names[i], i), type(value)) for i, value in enumerate(arguments))
         return make_entry(self.name, GuardSet(read_state(), guards), (), None)
@@ -145,37 +156,97 @@ class CompiledFunction:
                 raise FullGraphError(reason)
             journal.add("graph_break", self.name, reason=reason, where=reason.where)
         journal.offer("captured", self.name, lambda: str(captured.graph.graph) if captured.graph else "(no graph)")
-        journal.offer("guards", self.name, lambda: "\n".join(map(str, captured.guards.guards)))
+        journal.offer("guards", self.name, lambda: show_guards(captured.guards))
 
-    def _backend(self, captured: Captured, settings: Settings) -> Callable[..., Any] | None:
+    def _backend(self, captured: Captured, arguments: tuple[Any, ...], settings: Settings) -> Callable[..., Any] | None:
         """What runs the captured graph, or None where there is none."""
         if captured.graph is None:
             return None
-        operators = tuple(str(node.target) for node in captured.graph.graph.nodes if node.op.startswith("call"))
-        if self.options.backend == "thruway" and not _wants_gradient(captured):
-            graph = self._thruway(captured, settings)
-        elif callable(self.options.backend):
-            graph = _flat(self.options.backend(captured.graph, [_example(each) for each in captured.inputs]))
+        if callable(self.options.backend):
+            graph = self._by_callable(self.options.backend, captured, arguments)
         else:
-            graph = captured.graph.forward
-        journal.add("graph", self.name, items=operators)
+            graph = self._thruway(captured, settings) if self.options.backend == "thruway" and not wants_gradient(captured) else None
+            graph = graph or plain_region(captured.graph.graph, captured.graph.forward)
+        journal.add("graph", self.name, items=tuple(name_of(node) for node in captured.graph.graph.nodes if node.op.startswith("call")))
         return graph
 
-    def _thruway(self, captured: Captured, settings: Settings) -> Callable[..., Any]:
+    def _thruway(self, captured: Captured, settings: Settings) -> Callable[..., Any] | None:
         metas, weights = [each.meta for each in captured.inputs], [each.weight for each in captured.inputs]
+        return _compile_or_none(captured.graph, self.name, lambda: metas, weights, settings, captured.guards.state.default_dtype)
+
+    def _by_callable(self, backend: Callable[..., Any], captured: Captured, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        """The user's own backend on the graph and the tensors of this call. What it raises is the user's to see."""
+        found = make_entry(self.name, captured.guards, [each.source for each in captured.inputs], None, kept=captured.kept)
+        inputs = found.entry.guards.check(self.function, arguments)
         try:
-            return _graphs.compile(captured.graph, metas, weights, self.name, settings, captured.guards.state.default_dtype)
-        except Unsupported as failure:
-            journal.add("eager", self.name, "the captured graph runs by torch's operators", reason=failure.reason)
-        except CompilerBug as failure:
-            journal.add("bug", self.name, str(failure))
-        return captured.graph.forward
+            compiled = backend(captured.graph, list(inputs or ()))
+        except Exception as error:
+            raise BackendError(f"backend {getattr(backend, '__name__', backend)!r} failed on a graph of {self.name}") from error
+        return _flat(compiled)
+
+    def _checked_entry(self, captured: Captured, graph: Callable[..., Any] | None, arguments: tuple[Any, ...]) -> Record:
+        """The entry, once its guards are seen to hold for the call that it was made for."""
+        with journal.time("guards", self.name):
+            record = self._entry(captured, graph)
+        if record.entry.guards.check(self.function, arguments) is None:
+            raise RuntimeError("the guards do not hold for the call that they were made for")
+        return record
 
     def _entry(self, captured: Captured, graph: Callable[..., Any] | None) -> Record:
+        failed = functools.partial(self._leave_compiled, captured) if graph is not None else None
         return make_entry(
             captured.name, captured.guards, [each.source for each in captured.inputs], graph, captured.finish,
-            single_output=captured.single_output, kept=captured.kept, nbytes=ENTRY_BYTES,
+            single_output=captured.single_output, kept=captured.kept, nbytes=ENTRY_BYTES, failed=failed,
         )
+
+    def _leave_compiled(self, captured: Captured, failure: Exception) -> None:
+        """The graph gave up in a call that the function itself answered: from now on the function answers all calls like it."""
+        if isinstance(failure.__cause__, CompilerBug):
+            journal.add("bug", self.name, str(failure))
+        journal.add("eager", self.name, reason=BreakReason("TW811", f"a run of the graph gave up: {failure}"))
+        with self.lock:
+            for record in [each for each in self.entries if each.guards is captured.guards]:
+                self.entries.remove(record)
+            self.entries.add(make_entry(captured.name, captured.guards, (), None, kept=captured.kept))
+
+
+class BackendError(Exception):
+    """A backend callable of the user's own failed; its error is the cause."""
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No cyclic garbage collection meanwhile: a compilation makes many objects that stay, and the collector would look at them again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def wants_gradient(captured: Captured) -> bool:
+    """Whether autograd must see the operators of the graph."""
+    enabled = captured.guards.state.grad_enabled
+    for node in captured.graph.graph.nodes:
+        enabled |= node.target is torch._C._set_grad_enabled and node.args[0] is True
+        if node.kwargs.get("requires_grad") or name_of(node) == "requires_grad_":
+            return True
+    return enabled and any(getattr(each.meta, "requires_grad", False) for each in captured.inputs)
+
+
+def _compile_or_none(
+    graph: GraphModule, name: str, metas: Callable[[], list[Any]], weights: list[bool], settings: Settings, default_float: str,
+) -> Callable[..., tuple[torch.Tensor, ...]] | None:
+    """What the graph compiler makes of `graph`; None, with the reason in the journal, where it fails."""
+    try:
+        return _graphs.compile(graph, metas(), weights, name, settings, default_float)
+    except Unsupported as failure:
+        journal.add("eager", name, "the captured graph runs by torch's operators", reason=failure.reason)
+    except Exception as failure:
+        journal.add("bug", name, _last_place(failure))
+    return None
 
 
 def _last_place(failure: Exception) -> str:
@@ -184,13 +255,20 @@ def _last_place(failure: Exception) -> str:
     return f"{type(failure).__name__}: {failure} ({os.path.basename(last.filename)}:{last.lineno})"
 
 
-def _wants_gradient(captured: Captured) -> bool:
-    return captured.guards.state.grad_enabled and any(getattr(each.meta, "requires_grad", False) for each in captured.inputs)
-
-
 def _flat(graph: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
     """A backend's callable, giving a tuple as entries want it."""
     def call(*inputs: Any) -> tuple[Any, ...]:
         return tuple(graph(*inputs))
+
+    return call
+
+
+def _or_graph(compiled: Callable[..., tuple[Any, ...]], graph: GraphModule) -> Callable[..., Any]:
+    """`compiled`, or `graph` for the calls that a compiled region gives up."""
+    def call(*inputs: Any) -> Any:
+        try:
+            return compiled(*inputs)
+        except native.RegionFailed:
+            return graph(*inputs)
 
     return call

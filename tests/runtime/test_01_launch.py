@@ -240,8 +240,9 @@ def test_wrong_arguments(loader, arguments, message):
     launch_list((vector(4),), (Allocate(1, vector(4), arena=8),), (0,), 2, arena_bytes=16),
 ])
 def test_lists_that_break_the_rules(loader, launch):
-    with pytest.raises(CompilerBug):
+    with pytest.raises(RegionFailed) as failed:
         loader(launch, CHECKED_ADD)(torch.zeros(4))
+    assert isinstance(failed.value.__cause__, CompilerBug)
 
 
 def test_unknown_code(loader):

@@ -50,6 +50,7 @@ def test_an_installed_name_goes_before_torch(installed, monkeypatch):
 def test_torch_names_come_from_its_registry(installed, monkeypatch):
     registry = SimpleNamespace(list_backends=lambda exclude_tags: ["inductor"], lookup_backend=lambda name: f"torch's {name}")
     monkeypatch.setattr(backends, "_torch_registry", lambda: registry)
+    monkeypatch.delitem(sys.modules, backends.TORCH_REGISTRY, raising=False)
     assert backends.resolve("inductor") == "torch's inductor"
     with pytest.raises(ValueError, match="unknown backend 'nothing'; known: thruway, eager, mine"):
         backends.resolve("nothing")

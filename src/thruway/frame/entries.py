@@ -68,11 +68,13 @@ def make_entry(
     kept: tuple[object, ...] = (),
     nbytes: int = 0,
     hooked: bool = False,
+    failed: Callable[[Exception], None] | None = None,
 ) -> Record:
-    """An entry that runs `graph` on `inputs`, then `finish`; with neither, the original function. `hooked`: the frame hook is on meanwhile."""
+    """An entry that runs `graph` on `inputs`, then `finish`; with neither, the original function. `hooked`: the frame hook is on meanwhile.
+    `failed` hears of a graph that gave up where the function itself did not fail."""
     core = native.core()
     check = compile_check(guards, inputs, kept, core)
-    entry = core.Entry(check.program, check.word, graph, finish, single_output, kept, hooked)
+    entry = core.Entry(check.program, check.word, graph, finish, single_output, kept, hooked, failed)
     return Record(name, entry, guards, nbytes + _size_of(guards))
 
 

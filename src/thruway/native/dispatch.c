@@ -106,13 +106,13 @@ PyObject *tw_run_entry(Entry *entry, PyObject *function, PyObject *const *locals
 
 static PyObject *none_to_null(PyObject *value) { return value == Py_None ? NULL : Py_NewRef(value); }
 
-/* Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=False) */
+/* Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=False, failed=None) */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"guards", "state", "graph", "finish", "single_output", "kept", "hooked", NULL};
-    PyObject *guards, *state, *graph, *finish = Py_None, *kept = NULL;
+    static char *names[] = {"guards", "state", "graph", "finish", "single_output", "kept", "hooked", "failed", NULL};
+    PyObject *guards, *state, *graph, *finish = Py_None, *kept = NULL, *failed = Py_None;
     int single = 0, hooked = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!SO|OpOp", names, &tw_guards_type, &guards, &state, &graph, &finish, &single, &kept, &hooked))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!SO|OpOpO", names, &tw_guards_type, &guards, &state, &graph, &finish, &single, &kept, &hooked, &failed))
         return NULL;
     if ((size_t)PyBytes_GET_SIZE(state) != sizeof(TorchState))
         return PyErr_Format(PyExc_ValueError, "state is what read_state() gives");
@@ -123,6 +123,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     entry->graph = none_to_null(graph);
     entry->finish = none_to_null(finish);
     entry->kept = kept ? Py_NewRef(kept) : PyTuple_New(0);
+    entry->failed = none_to_null(failed);
     entry->single_output = single;
     entry->hooked = hooked;
     memcpy(&entry->state, PyBytes_AS_STRING(state), sizeof(TorchState));
@@ -136,6 +137,7 @@ static int entry_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(entry->graph);
     Py_VISIT(entry->finish);
     Py_VISIT(entry->kept);
+    Py_VISIT(entry->failed);
     return 0;
 }
 
@@ -146,6 +148,7 @@ static int entry_clear(PyObject *self)
     Py_CLEAR(entry->graph);
     Py_CLEAR(entry->finish);
     Py_CLEAR(entry->kept);
+    Py_CLEAR(entry->failed);
     return 0;
 }
 
@@ -183,7 +186,8 @@ PyTypeObject tw_entry_type = {
     .tp_name = "thruway.native._core.Entry",
     .tp_basicsize = sizeof(Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .tp_doc = "Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=False)\n\nWithout graph and finish the original function runs.",
+    .tp_doc = "Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=False, failed=None)\n\nWithout graph and finish the original function runs. "
+              "failed(error) hears of a region that gave up where the function did not fail.",
     .tp_new = entry_new,
     .tp_dealloc = entry_dealloc,
     .tp_traverse = entry_traverse,
@@ -314,6 +318,25 @@ static int bind_arguments(Compiled *self, const Arguments *given, PyObject **slo
     return fits;
 }
 
+/* The region gave up with the error that is set: the function itself answers. Where it does not fail, the region is at fault. */
+static PyObject *run_after_failure(Compiled *self, Entry *entry, const Arguments *given)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    PyObject *result = run_eager(self, given, entry->hooked);
+    if (result && entry->failed) {
+        PyObject *told = PyObject_CallOneArg(entry->failed, error);
+        if (!told)
+            PyErr_WriteUnraisable(entry->failed);
+        Py_XDECREF(told);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return result;
+}
+
 /* One entry on bound arguments: its result, NULL with an exception, or NULL and *matched = 0. */
 static PyObject *try_entry(Compiled *self, Entry *entry, const TorchState *state, const Arguments *given, int *matched)
 {
@@ -327,10 +350,8 @@ static PyObject *try_entry(Compiled *self, Entry *entry, const TorchState *state
         result = run_eager(self, given, entry->hooked);
     } else if (*matched) {
         result = tw_run_entry(entry, (PyObject *)self->function, given->locals, given->nlocals, inputs.items);
-        if (UNLIKELY(!result) && PyErr_ExceptionMatches(tw_region_failed)) {
-            PyErr_Clear();
-            result = run_eager(self, given, entry->hooked);
-        }
+        if (UNLIKELY(!result) && PyErr_ExceptionMatches(tw_region_failed))
+            result = run_after_failure(self, entry, given);
     }
     close_values(&inputs);
     return result;

@@ -8,6 +8,7 @@ typedef struct {
     PyObject_HEAD
     GuardProgram *guards;
     PyObject *graph, *finish, *kept; /* graph and finish: NULL where there is none */
+    PyObject *failed;                /* told of a RegionFailed that the function itself did not share; NULL: nobody is */
     TorchState state;
     int single_output, hooked;       /* hooked: the frame hook is on while `finish` or the original function runs */
     long hits;

@@ -322,12 +322,12 @@ def read_state() -> bytes:
 
 
 class Entry:
-    """Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=False).
+    """Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=False, failed=None).
 
-    Without graph and finish the original function runs."""
+    Without graph and finish the original function runs. failed(error) hears of a region that gave up where the function did not fail."""
 
-    def __init__(self, guards, state, graph, finish=None, single_output=False, kept=(), hooked=False):
-        self.guards, self.state, self.graph, self.finish = guards, state, graph, finish
+    def __init__(self, guards, state, graph, finish=None, single_output=False, kept=(), hooked=False, failed=None):
+        self.guards, self.state, self.graph, self.finish, self.failed = guards, state, graph, finish, failed
         self.single_output, self.kept, self.hooked, self.hits = single_output, kept, hooked, 0
 
     def _run(self, function: FunctionType, locals: tuple[object, ...], inputs: tuple[object, ...]) -> object:
@@ -387,8 +387,12 @@ class Compiled:
             return True, self.__wrapped__(*args, **kwargs)
         try:
             return True, entry._run(self.__wrapped__, locals, inputs)
-        except RegionFailed:
-            return True, self.__wrapped__(*args, **kwargs)
+        except RegionFailed as error:
+            failure = error.with_traceback(None)
+        result = self.__wrapped__(*args, **kwargs)
+        if entry.failed is not None:
+            entry.failed(failure)
+        return True, result
 
 
 def bind_arguments(function: FunctionType, args: tuple, kwargs: dict) -> tuple[object, ...] | None:

@@ -236,15 +236,19 @@ static PyObject *launch(PyObject *self, PyObject *const *inputs, size_t flagged,
         if (UNLIKELY(!tw_is_tensor(inputs[i])))
             return PyErr_Format(PyExc_TypeError, "argument %zd is no tensor but %.80s", i, Py_TYPE(inputs[i])->tp_name);
     PyObject *derived = NULL, *result = NULL;
-    if (l->derive && !(derived = current_derived(l, inputs)))
+    if (l->derive && !(derived = current_derived(l, inputs))) {
+        tw_fail_region(0);
         return NULL;
+    }
     if (UNLIKELY(derived == Py_None)) {
         Py_DECREF(derived);
         return PyObject_Vectorcall(l->plain, inputs, count, NULL);
     }
     Program *program = find_program(l, inputs);
-    if (program)
+    if (LIKELY(program != NULL))
         result = tw_run_program(program, inputs, derived);
+    else
+        tw_fail_region(0);
     Py_XDECREF((PyObject *)program);
     Py_XDECREF(derived);
     return result;

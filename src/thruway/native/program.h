@@ -79,5 +79,6 @@ void tw_free_frame(Frame *f);                   /* one that is in no pool */
 Frame *tw_lease(Program *p, PyObject *derived); /* NULL with an exception */
 void tw_give_back(Program *p, Frame *f);
 PyObject *tw_run_program(Program *p, PyObject *const *inputs, PyObject *derived); /* tuple of outputs; derived may be NULL */
+void tw_fail_region(int wrote);                  /* the error that is set becomes RegionFailed, unless an input was written */
 int tw_is_binding_ready(void);                  /* else an exception is set */
 #endif

@@ -210,7 +210,7 @@ static int run_step(Step *step, Frame *f, int grad_mode, int *wrote)
 
 /* The error of a step becomes RegionFailed, with the error as its cause: the caller runs eager, which raises its own.
    Once an input was written, or on an interrupt, the error stays as it is: running again would write twice. */
-static void fail_region(int wrote)
+void tw_fail_region(int wrote)
 {
     if (wrote || PyErr_ExceptionMatches(tw_region_failed) || !PyErr_ExceptionMatches(PyExc_Exception))
         return;
@@ -273,8 +273,10 @@ static void restore_modes(Modes modes)
 PyObject *tw_run_program(Program *p, PyObject *const *inputs, PyObject *derived)
 {
     Frame *f = tw_lease(p, derived);
-    if (!f)
+    if (!f) {
+        tw_fail_region(0);
         return NULL;
+    }
     memcpy(f->object, inputs, sizeof(PyObject *) * p->inputs);
     for (Py_ssize_t i = 0; i < p->read_inputs.count; i++) {
         int64_t slot = p->read_inputs.at[i];
@@ -290,7 +292,7 @@ PyObject *tw_run_program(Program *p, PyObject *const *inputs, PyObject *derived)
         restore_modes(modes);
     PyObject *result = NULL;
     if (UNLIKELY(failed))
-        fail_region(wrote);
+        tw_fail_region(wrote);
     else
         result = collect(p, f);
     tw_give_back(p, f);

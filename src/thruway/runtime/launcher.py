@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from thruway.native import RegionFailed
 from thruway.runtime.cpu.launch import PythonProgram
 from thruway.runtime.derived import Watch
 
@@ -37,8 +38,12 @@ class PythonLauncher:
         for i, each in enumerate(inputs):
             if not isinstance(each, torch.Tensor):
                 raise TypeError(f"argument {i} is no tensor but {type(each).__name__}")
-        derived = self._current_derived(inputs) if self.derive else ()
-        return self.plain(*inputs) if derived is None else self._find_program(inputs)(inputs, derived)
+        try:
+            derived = self._current_derived(inputs) if self.derive else ()
+            program = self._find_program(inputs)
+        except Exception as error:
+            raise RegionFailed(error) from error
+        return self.plain(*inputs) if derived is None else program(inputs, derived)
 
     def _current_derived(self, inputs: Tensors) -> Tensors | None:
         weights, current = [inputs[i] for i in self.watched], self.current

@@ -26,8 +26,7 @@ class PythonProgram:
         self.constants = make_constants(launch)
 
     def __call__(self, inputs: Sequence[torch.Tensor], derived: Sequence[torch.Tensor] = ()) -> tuple[torch.Tensor, ...]:
-        arena = make_arena(self.launch.arena_bytes)
-        tensors = persistent_tensors(self.launch, self.slots, arena, self.constants, derived)
+        tensors = self._frame(derived)
         tensors[:len(inputs)] = inputs
         wrote = False
         for i, step in enumerate(self.launch.steps):
@@ -41,6 +40,12 @@ class PythonProgram:
             for slot in self.slots.drops[i]:
                 tensors[slot] = None
         return tuple(tensors[slot] for slot in self.launch.outputs)
+
+    def _frame(self, derived: Sequence[torch.Tensor]) -> Tensors:
+        try:
+            return persistent_tensors(self.launch, self.slots, make_arena(self.launch.arena_bytes), self.constants, derived)
+        except Exception as error:
+            raise RegionFailed(error) from error
 
     def _run(self, step: Step, tensors: Tensors) -> None:
         match step:

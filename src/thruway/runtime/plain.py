@@ -1,0 +1,66 @@
+"""A captured graph run by torch's own operators: where gradients are wanted, and where thruway's compiler cannot take the graph.
+
+Where an operator fails before anything older than the call was written, random state goes back and RegionFailed says so: the caller
+runs the function itself, which raises eager's error at the user's line.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+
+import torch
+from torch.fx import Graph, Node
+
+from thruway.native import RegionFailed
+
+DRAWING = ("dropout", "rand", "bernoulli", "normal", "multinomial", "uniform", "exponential", "geometric", "cauchy", "poisson", "rrelu", "gumbel",
+           "scaled_dot_product")
+WRITING = ("batch_norm", "instance_norm", "setitem", "embedding", "embedding_bag")       # statistics; weights renormalised by max_norm
+IN_PLACE = frozenset({operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow, operator.iand,
+                      operator.ior, operator.ixor, operator.imatmul, operator.ilshift, operator.irshift})
+Outputs = tuple[torch.Tensor, ...]
+
+
+def plain_region(graph: Graph, run: Callable[..., Outputs]) -> Callable[..., Outputs]:
+    """A callable over the inputs of `graph`, which `run` runs."""
+    writes, draws = may_write(graph), may_draw(graph)
+
+    def call(*inputs: torch.Tensor) -> Outputs:
+        before = _versions(inputs) if writes else ()
+        state = torch.get_rng_state() if draws else None
+        try:
+            return run(*inputs)
+        except Exception as error:
+            if writes and _versions(inputs) != before:
+                raise
+            if state is not None:
+                torch.set_rng_state(state)
+            raise RegionFailed(error) from error
+
+    return call
+
+
+def may_write(graph: Graph) -> bool:
+    """Whether some operator may write a tensor in place."""
+    return any(_may_write(node) for node in graph.nodes if node.op.startswith("call"))
+
+
+def may_draw(graph: Graph) -> bool:
+    """Whether some operator may draw random numbers."""
+    return any(word in name_of(node) for node in graph.nodes if node.op.startswith("call") for word in DRAWING)
+
+
+def name_of(node: Node) -> str:
+    """The name of the function or method that a node of a captured graph calls."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def _may_write(node: Node) -> bool:
+    name = name_of(node)
+    return name.endswith("_") or node.target in IN_PLACE or name in WRITING or "out" in node.kwargs or node.kwargs.get("inplace", False) is not False \
+        or any(argument is True for argument in node.args)
+
+
+def _versions(inputs: Sequence[object]) -> list[int]:
+    return [each._version for each in inputs if isinstance(each, torch.Tensor) and not each.is_inference()]
