@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from thruway.codegen.ctypes_c import register_type
 from thruway.codegen.expressions import Emitter
-from thruway.codegen.loops_c import Body, emit_leaf, emit_range
+from thruway.codegen.loops_c import SIMD, Body, emit_leaf, emit_range
 from thruway.codegen.printer import DEEP, Printer, decode, nested
 from thruway.codegen.reductions import BLOCK, Accumulator, accumulator, rounded, scan_start, scan_step, scan_type
 from thruway.codegen.scope import block, indented
@@ -18,7 +18,9 @@ from thruway.schedule.phases import phase_values
 from thruway.schedule.rewrite import cost
 
 POINT_BLOCK = 256         # elements that stay together when a flat loop is cut: whole cache lines of every dtype
-SPLIT_FROM = 512          # elements from which a cheap row reduction runs four sums at once
+STRIP = 64                # elements of a row that are taken in at once, each with an accumulator of its own
+IN_ORDER = "#pragma GCC unroll 1"       # unrolled whole, the loads get out of order, and fetching ahead loses a quarter of its speed
+SPLIT_FROM = 2 * STRIP    # elements from which a cheap row reduction goes by strips
 CHEAP_TERM = 6            # cost of a term up to which the additions' latency is what a row waits for
 
 
@@ -168,7 +170,7 @@ class Rows(Printer):
     def accumulate(self, e: Emitter, phase: Phase, found: list[Accumulator], axis: Axis, lo: str, hi: str, into: dict[str, str]) -> None:
         roots = tuple(phase_values(phase))
         if self.splits(phase, found, axis):
-            self.accumulate_split(e, phase, found, axis, lo, hi, into)
+            self.accumulate_strips(e, phase, found, axis, lo, hi, into)
             return
 
         def emit() -> None:
@@ -183,38 +185,42 @@ class Rows(Printer):
         long = type(axis.extent) is not int or axis.extent >= SPLIT_FROM
         return bool(found) and long and not phase.stores and cost(*phase_values(phase)) <= CHEAP_TERM and all(a.op in {"sum", "max", "min"} for a in found)
 
-    def accumulate_split(self, e: Emitter, phase: Phase, found: list[Accumulator], axis: Axis, lo: str, hi: str, into: dict[str, str]) -> None:
-        """Four quarters at once with accumulators of their own: one addition's latency would bound a single one."""
+    def accumulate_strips(self, e: Emitter, phase: Phase, found: list[Accumulator], axis: Axis, lo: str, hi: str, into: dict[str, str]) -> None:
+        """Strips of elements, in each lane an accumulator of its own: one addition's latency would bound a single one, and memory is
+        read in order, as the CPU fetches it ahead."""
+        roots = tuple(phase_values(phase))
         scope = e.push()
-        scope.add(f"const long quarter = {hi if lo == '0' else f'({hi} - {lo})'} / 4;")
         for acc in found:
-            scope.add(f"{acc.type} " + ", ".join(f"{into[acc.var]}_{k} = {acc.identity}" for k in range(4)) + ";")
-        start = "" if lo == "0" else f"{lo} + "
+            scope.add(f"{acc.type} {acc.var}_lane[{STRIP}];")
+            scope.add(f"for (long j = 0; j < {STRIP}; j++) {acc.var}_lane[j] = {acc.identity};")
+        strip = e.push(deeper=True)
 
         def emit() -> None:
-            for k in range(4):
-                part = e.push(deeper=True)
-                e.set_axis(Symbol(axis.name), f"({start}{f'{k}*quarter + ' if k else ''}{axis.name})", part.level)
-                for r, acc in zip(phase.reductions, found, strict=True):
-                    _take(e, acc, f"{into[acc.var]}_{k}", f"{acc.var}_nan", e.emit(r.value))
-                e.pop()
-                e.scope.lines += block("", part)
+            for r, acc in zip(phase.reductions, found, strict=True):
+                e.scope.add(acc.lane_step(f"{acc.var}_lane[{axis.name}]", e.emit(r.value)))
 
-        clauses = [(f"{into[a.var]}_{k}", a.clause) for a in found for k in range(4)]
-        clauses += [(f"{a.var}_nan", "|") for a in found if a.nan_flag]
-        roots = tuple(phase_values(phase))
-        emit_leaf(e, axis, "0", "quarter", Body(emit, roots, tuple(clauses)))
+        emit_leaf(e, axis, "0", str(STRIP), Body(emit, roots), f"(strip + {axis.name})")
+        e.pop()
+        scope.add(f"long strip = {lo};")
+        scope.lines += block(f"for (; strip + {STRIP} <= {hi}; strip += {STRIP})", strip, IN_ORDER)
         for acc in found:
-            for k in range(4):
-                scope.add(acc.step(into[acc.var], f"{into[acc.var]}_{k}"))
+            self.combine_lanes(e, acc, into[acc.var])
 
         def rest() -> None:
             for r, acc in zip(phase.reductions, found, strict=True):
                 _take(e, acc, into[acc.var], f"{acc.var}_nan", e.emit(r.value))
 
-        emit_leaf(e, axis, f"{start}4*quarter", hi, Body(rest, roots), simd=False)
+        emit_leaf(e, axis, "strip", hi, Body(rest, roots), simd=False)
         e.pop()
         e.scope.lines += block("", scope)
+
+    def combine_lanes(self, e: Emitter, acc: Accumulator, into: str) -> None:
+        lane, nan = f"{acc.var}_lane[j]", f"{acc.var}_nan"
+        loop = e.push(deeper=True)
+        _take(e, acc, into, nan, lane)
+        e.pop()
+        clauses = f" reduction({acc.clause}:{into})" + (f" reduction(|:{nan})" if acc.nan_flag else "")
+        e.scope.lines += block(f"for (long j = 0; j < {STRIP}; j++)", loop, SIMD + clauses)
 
     def finish(self, e: Emitter, phase: Phase, reduction: Reduction, acc: Accumulator) -> None:
         """The result as a constant of the row."""

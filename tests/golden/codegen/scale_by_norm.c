@@ -11,39 +11,26 @@ static void tw_k0_y_phase0(long lo, long hi, void *context) {
             float v0_part = 0;
             const long block_end = tw_minl(block + 4096, end);
             {
-                const long quarter = (block_end - block) / 4;
-                float v0_part_0 = 0, v0_part_1 = 0, v0_part_2 = 0, v0_part_3 = 0;
-#pragma omp simd reduction(+:v0_part_0, v0_part_1, v0_part_2, v0_part_3)
-                for (long r1 = 0; r1 < quarter; r1++) {
-                    {
-                        const float t0 = p0[(block + r1)];
+                float v0_lane[64];
+                for (long j = 0; j < 64; j++) v0_lane[j] = 0;
+                long strip = block;
+#pragma GCC unroll 1
+                for (; strip + 64 <= block_end; strip += 64) {
+#pragma omp simd
+                    for (long r1 = 0; r1 < 64; r1++) {
+                        const float t0 = p0[(strip + r1)];
                         const float t1 = t0 * t0;
-                        v0_part_0 += t1;
-                    }
-                    {
-                        const float t2 = p0[(block + 1*quarter + r1)];
-                        const float t3 = t2 * t2;
-                        v0_part_1 += t3;
-                    }
-                    {
-                        const float t4 = p0[(block + 2*quarter + r1)];
-                        const float t5 = t4 * t4;
-                        v0_part_2 += t5;
-                    }
-                    {
-                        const float t6 = p0[(block + 3*quarter + r1)];
-                        const float t7 = t6 * t6;
-                        v0_part_3 += t7;
+                        v0_lane[r1] += t1;
                     }
                 }
-                v0_part += v0_part_0;
-                v0_part += v0_part_1;
-                v0_part += v0_part_2;
-                v0_part += v0_part_3;
-                for (long r1 = block + 4*quarter; r1 < block_end; r1++) {
-                    const float t8 = p0[r1];
-                    const float t9 = t8 * t8;
-                    v0_part += t9;
+#pragma omp simd reduction(+:v0_part)
+                for (long j = 0; j < 64; j++) {
+                    v0_part += v0_lane[j];
+                }
+                for (long r1 = strip; r1 < block_end; r1++) {
+                    const float t2 = p0[r1];
+                    const float t3 = t2 * t2;
+                    v0_part += t3;
                 }
             }
             v0_acc += v0_part;
