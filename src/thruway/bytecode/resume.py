@@ -23,15 +23,15 @@ def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple
     `stack` says for each place of the stack what stands there: True a value, False a NULL, (function, layouts…) the result of a call on
     further places. `names` are the bound locals. The parameters are the stack's values from the bottom, those locals, and the cells
     (the code's own, then its free variables): CPython's cell instructions take a cell from any local, so that one function serves every
-    closure. Only where `super()` will look for the cell of `__class__` are cells free variables.
+    closure. Only the cell of `__class__` stays a free variable where `super()` will look for it.
     """
     decoded = decode(code)
     slots = tuple(f".s{i}" for i in range(_count(stack)))
-    cells = code.co_cellvars + code.co_freevars
+    free = free_cells(code)
+    cells = tuple(name for name in code.co_cellvars + code.co_freevars if name not in free)
     leading = leading_parameter(code)
     others = tuple(v for v in code.co_varnames if v not in names and v not in code.co_cellvars and v not in leading)
-    parameters = (*leading, *slots, *names) if needs_closure(code) else (*slots, *names, *cells)
-    free = cells if needs_closure(code) else ()
+    parameters = (*(f".{name}" if name in cells else name for name in leading), *slots, *names, *cells)
     variables = (*parameters, *others)
     indices = {name: i for i, name in enumerate((*variables, *free))}
     constants = list(code.co_consts)
@@ -48,14 +48,14 @@ def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple
     )
 
 
-def needs_closure(code: CodeType) -> bool:
-    """Whether the code may call `super()` without arguments."""
-    return "__class__" in code.co_freevars and "super" in code.co_names
+def free_cells(code: CodeType) -> tuple[str, ...]:
+    """Cells that a continuation has as free variables: that of `__class__` where the code may call `super()` without arguments."""
+    return ("__class__",) if "__class__" in code.co_freevars and "super" in code.co_names else ()
 
 
 def leading_parameter(code: CodeType) -> tuple[str, ...]:
     """The parameter that must stay first, since `super()` takes the first one for its object."""
-    return code.co_varnames[:1] if needs_closure(code) else ()
+    return code.co_varnames[:1] if free_cells(code) else ()
 
 
 def _count(layouts: Iterable[Any]) -> int:

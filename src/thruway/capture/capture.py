@@ -37,17 +37,18 @@ def capture(
     settings: Settings,
     dynamic: Iterable[tuple[Source, int]] = (),
     compile_function: Callable[[types.FunctionType], Callable[..., Any]] | None = None,
+    is_continuation: bool = False,
 ) -> Captured:
     """Captures one call of `function`. `arguments` are bound, in co_varnames order (*args as a tuple, **kwargs as a dict).
 
     `dynamic` dimensions become symbolic. At an instruction that cannot be captured, `finish` runs it in plain Python and carries on in
     continuations, each passed through `compile_function`; without that (fullgraph), and where the frame's state cannot be rebuilt,
     Unsupported says that the frame must run eager whole. Nothing that a user could see happens,
-    torch's modes included. `Captured.finish` takes the arguments, the function's closure cells, and the graph's outputs.
+    torch's modes included. `is_continuation`: `function` came to `compile_function` itself. `Captured.finish` takes the arguments, the function's closure cells, and the graph's outputs.
     """
     if function.__code__.co_flags & GENERATORS:
         raise Unsupported("TW113", f"generators and coroutines as compiled functions are left to Python: {function.__name__}")
-    state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, frozenset(dynamic))
+    state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, frozenset(dynamic), is_continuation=is_continuation)
     grad = torch.is_grad_enabled()
     broken = None
     try:

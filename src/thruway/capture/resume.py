@@ -1,7 +1,8 @@
 """A break: `finish` ends the graph, runs one instruction in plain Python, and carries on in a continuation per frame, innermost first.
 
 A continuation is the frame's own code entered behind the instruction (`bytecode.resume`), itself a compiled callable. An exception
-raised meanwhile goes on in the frame's handler, if it stands in a `try` or `with` there.
+raised meanwhile goes on in the frame's handler, if it stands in a `try` or `with` there. A continuation does not call the next one but
+gives it back as a `Jump`, so that a break in a loop makes the stack no deeper.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from thruway.bytecode.decode import Instruction, decode
 from thruway.bytecode.flow import live_locals
-from thruway.bytecode.resume import leading_parameter, needs_closure, resume_code
+from thruway.bytecode.resume import free_cells, leading_parameter, resume_code
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
 from thruway.capture.breaks import unsupported
 from thruway.capture.emit import Emitter
@@ -55,10 +56,14 @@ class BreakEmitter(Emitter):
     def __init__(self, state: State, function: types.FunctionType, broken: Break, compile_function: CompileFunction):
         super().__init__(state, function)
         self.broken, self.compile_function = broken, compile_function
-        self.constants |= {"EXHAUSTED": EXHAUSTED, "continue_handling": continue_handling, "make_function": types.FunctionType}
+        self.constants |= {
+            "EXHAUSTED": EXHAUSTED, "Jump": Jump, "land": land, "continue_handling": continue_handling, "make_function": types.FunctionType,
+        }
         self.last = len(broken.frames) - 1
         self.step_row = self._step_row()
         self.holders = Counter(value for frame in broken.frames for value in [*frame.stack, *dict.values(frame.locals)])
+        if self.step_row.use == "next":                      # the step advances the iterator itself
+            self.holders[broken.frames[-1].stack[-1]] += 1
 
     def _step_row(self) -> PlainStep:
         frame = self.broken.frames[-1]
@@ -107,7 +112,7 @@ class BreakEmitter(Emitter):
     # -- continuations ---------------------------------------------------------------------------------------------------------------
 
     def continuation(self, frame: Frame, at: Position) -> str:
-        """The call that continues `frame` there."""
+        """The Jump that continues `frame` there."""
         live = self._live(frame)
         leading = self._leading(frame)
         layout, arguments = [], [self.value(value) for value in leading.values()]
@@ -120,15 +125,15 @@ class BreakEmitter(Emitter):
         code = resume_code(frame.code, at.index, tuple(layout), names)
         arguments += [self.value(v) if isinstance(v, Value) else self.source(v) for v in live.values()]
         function = self._function(frame, code)
-        if not needs_closure(frame.code):
-            arguments += [self.value(frame.cells[name]) for name in frame.code.co_cellvars + frame.code.co_freevars]
-        call = ", ".join(arguments)
-        if frame.handled:
-            return f"continue_handling({self.value(frame.handled[-1])}, {function}, {call})"
-        return f"{function}({call})"
+        free = free_cells(frame.code)
+        arguments += [self.value(frame.cells[name]) for name in frame.code.co_cellvars + frame.code.co_freevars if name not in free]
+        for error in reversed(frame.handled):
+            arguments = [self.value(error), function, *arguments]
+            function = "continue_handling"
+        return f"Jump({function}, ({''.join(one + ', ' for one in arguments)}), {frame.left})"
 
     def _leading(self, frame: Frame) -> dict[str, Value]:
-        found = {name: frame.locals.get(name) for name in leading_parameter(frame.code)}
+        found = {name: frame.cells[name].content if name in frame.cells else frame.locals.get(name) for name in leading_parameter(frame.code)}
         if None in found.values():
             raise unsupported(self.state, "TW110", "the object of super()")
         return found
@@ -158,7 +163,11 @@ class BreakEmitter(Emitter):
     # -- text ------------------------------------------------------------------------------------------------------------------------
 
     def lines_of(self, k: int) -> list[str]:
-        """Lines that set `r` to what frame `k` returns."""
+        """Lines that set `r` to what frame `k` returns, or to a Jump where this is a continuation's own frame."""
+        lines = self._jump_lines(k)
+        return lines if k == 0 and self.state.is_continuation else [*lines, "r = land(r)"]
+
+    def _jump_lines(self, k: int) -> list[str]:
         frame = self.broken.frames[k]
         inner = self._step_lines() if k == self.last else self.lines_of(k + 1)
         after = self._after_step() if k == self.last else [f"r = {self._after_call(frame, k)}"]
@@ -240,12 +249,33 @@ def indented(lines: list[str]) -> list[str]:
     return ["    " + line for line in lines]
 
 
+class Jump:
+    """A tail call of a continuation, for the caller to make. `leaves`: the `except` blocks that the frame left before."""
+
+    __slots__ = ("function", "arguments", "leaves")
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], leaves: int):
+        self.function, self.arguments, self.leaves = function, arguments, leaves
+
+
+def land(result: Any) -> Any:
+    """What the jumps lead to."""
+    while type(result) is Jump:
+        result = result.function(*result.arguments)
+    return result
+
+
 def continue_handling(error: BaseException, function: Callable[..., Any], *args: Any) -> Any:
-    """Continues a frame that stands in an `except` block: `error` is the exception being handled there."""
+    """Continues a frame that stands in an `except` block, until it leaves that: `error` is the exception being handled there."""
     try:
         raise error
     except BaseException:
-        return function(*args)
+        result = function(*args)
+        while type(result) is Jump and not result.leaves:
+            result = result.function(*result.arguments)
+        if type(result) is Jump:
+            result.leaves -= 1
+        return result
 
 
 def emit_break(state: State, function: types.FunctionType, broken: Break, compile_function: CompileFunction):

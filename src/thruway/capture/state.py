@@ -34,7 +34,7 @@ class Frame:
     """One symbolic frame. `then` receives the result in place of the caller's stack; `pc` is the next instruction."""
 
     __slots__ = ("code", "function", "program", "exceptions", "namespace", "locals", "cells", "stack", "pc", "then", "keyword_names",
-                 "handled", "generator", "caller")
+                 "handled", "left", "generator", "caller")
 
     def __init__(self, code: CodeType, function: FunctionValue | None, program: Any, namespace: Any):
         self.code, self.function, self.namespace = code, function, namespace
@@ -46,6 +46,7 @@ class Frame:
         self.then: Callable[[Any, Any, Value], Any] | None = None
         self.keyword_names: tuple[str, ...] = ()
         self.handled: list[Value] = []
+        self.left = 0                   # `except` blocks left that were entered before this capture
         self.generator: Any = None
         self.caller: Frame | None = None
 
@@ -151,6 +152,7 @@ class State:
     facts: Facts = field(default_factory=Facts)
     lines: dict[Any, UserLine] = field(default_factory=dict)
     marker: Marker | None = None
+    is_continuation: bool = False
     lookups: dict[Any, Any] = field(default_factory=dict)
     by_trace: dict[int, Value] = field(default_factory=dict)
 

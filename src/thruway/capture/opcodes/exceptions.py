@@ -46,6 +46,8 @@ def pop_except(state: State, frame: Frame, ins: Instruction) -> None:
     frame.stack.pop()
     if frame.handled:
         frame.handled.pop()
+    else:
+        frame.left += 1
 
 
 def check_exc_match(state: State, frame: Frame, ins: Instruction) -> None:
