@@ -28,6 +28,7 @@ from thruway.core.passes import check_order, run_passes
 from thruway.core.settings import Settings
 from thruway.core.sizes import SizeLike
 from thruway.core.target import Target
+from thruway.gpu_compiler import compile_on_gpu, is_on_gpu
 from thruway.graph.evaluate import evaluate
 from thruway.graph.retrace import retrace
 from thruway.graph.rewrite import Context
@@ -58,13 +59,16 @@ class GraphCompiler:
 
     def compile(
         self, graph_module: GraphModule, metas: Sequence[TensorMeta | SizeLike], weights: Sequence[bool], name: str, settings: Settings,
-        default_float: str = "float32",
+        default_float: str = "float32", mode: str = "default",
     ) -> Callable[..., tuple[torch.Tensor, ...]]:
         """A callable over the graph's inputs. Unsupported where a stage cannot take the graph."""
         machine = self._machine(settings)
         facts = Facts()
         with self._stage("retrace", name, settings):
             graph = retrace(graph_module, metas, weights, facts)
+        if is_on_gpu(graph):
+            refuse_assumed_sizes(facts)
+            return compile_on_gpu(graph, machine.store, self.journal, name, settings, default_float, mode)
         graph = self._passes(graph, machine.target, facts, name, settings)
         _refuse_what_is_elsewhere(graph, machine.target, facts)
         if not machine.target.kernels:
@@ -139,6 +143,10 @@ def _refuse_what_is_elsewhere(graph: Graph, target: Target, facts: Facts) -> Non
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, TensorMeta) and one.device.partition(":")[0] != target.kind:
                 raise Unsupported("TW805", f"{node.name} is on {one.device}; kernels are made for {target.kind} here")
+    refuse_assumed_sizes(facts)
+
+
+def refuse_assumed_sizes(facts: Facts) -> None:
     if facts.recorded:
         raise Unsupported("TW806", f"the sizes have to satisfy {next(iter(facts.recorded))}, which no guard checks")
 

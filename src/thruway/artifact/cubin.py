@@ -31,7 +31,7 @@ VERSION = triton.__version__
 
 def compile_kernel(
     text: str, symbol: str, dtypes: Sequence[str], aligned: Sequence[bool], checks: bool, size_names: Sequence[str], wide: bool, points: SizeLike,
-    block: tuple[int, int | None], warps: int, capability: int, folder: Path,
+    block: tuple[int, int | None], warps: int, capability: int, folder: Path, floor_bytes: int | None = None,
 ) -> GpuKernel:
     """One kernel as a cubin. `dtypes`: element type behind each pointer, `aligned`: whether it is a multiple of 16
     bytes; `block`: X and R (None where it has no R);
@@ -48,7 +48,9 @@ def compile_kernel(
     source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=facts)
     made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps, "enable_fp_fusion": False})
     given = len(dtypes) + checks + len(size_names)
-    return GpuKernel(symbol, made.asm["cubin"], made.metadata.name, points, block[0], warps, made.metadata.shared, checks, wide, _parameters(made.asm["ptx"]) - given)
+    extra = _parameters(made.asm["ptx"]) - given
+    shared = made.metadata.shared
+    return GpuKernel(symbol, made.asm["cubin"], made.metadata.name, points, block[0], warps, shared, checks, wide, extra, tuple(size_names), floor_bytes)
 
 
 def compile_all(jobs: Sequence[Mapping[str, object]]) -> list[GpuKernel]:

@@ -75,7 +75,7 @@ class _Kernels:
 
     def _print(self, kernel: Kernel, buffers: Mapping[str, Buffer], storages: tuple[str, ...]):
         printed = print_kernel(PLACEHOLDER, kernel, buffers, self.target)
-        symbol = f"tw_k{len(self.texts)}_{_hint(kernel)}"
+        symbol = f"tw_k{len(self.texts)}_{kernel_hint(kernel)}"
         self.texts[symbol] = comment(kernel) + printed.text.replace(PLACEHOLDER, symbol)
         return symbol, tuple(storages.index(p) for p in printed.pointers), printed.sizes, can_fail(kernel)
 
@@ -88,7 +88,7 @@ def can_fail(kernel: Kernel) -> bool:
     )
 
 
-def _hint(kernel: Kernel) -> str:
+def kernel_hint(kernel: Kernel) -> str:
     """A word for the symbol: the last graph node's name."""
     names = [n for origin in kernel.origin for n in origin.nodes]
     return re.sub(r"\W", "_", names[-1])[:32] if names else "kernel"

@@ -9,7 +9,7 @@ multiply-add (the launcher passes enable_fp_fusion=False), correctly rounded div
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from thruway.codegen.triton_ops import COMBINE, IDENTITY, TYPES, literal, operator, reduce_call
@@ -35,9 +35,13 @@ from thruway.loops.ir import (
     Var,
     Within,
 )
+from thruway.schedule.depend import root
+from thruway.schedule.phases import phase_values
+from thruway.schedule.rewrite import children, is_size, own_sizes, walk
 
 RESIDENT = 16384            # elements of a row that one program keeps in registers
 INT32_LIMIT = 2**31
+SCANNED = frozenset({"sum", "prod", "min", "max"})
 
 HEADER = """\
 import triton
@@ -98,17 +102,28 @@ class _Printer:
         self.masks: dict[tuple[Axis, ...], str] = {}
         self.rows: dict[str, str] = {}            # scratch buffer → the block that holds it
         self.variables: dict[str, str] = {}
+        self.inner_names = {a.name for p in self.phases for a in p.inner}
+        self.row_variables = {let.var for p in self.phases if p.inner for let in p.lets if kernel.scan is None}
+        self.row_variables |= {r.var for p in self.phases for r in p.reductions if kernel.scan is not None}
+        self.stored: dict[tuple[str, tuple[Index, ...]], tuple[str, str]] = {}     # what this program put where, still in registers
+        self.varying: dict[int, bool] = {}
+        self.alive: list[Expr] = []               # keeps the ids in `varying` theirs
         self.checks = False
         self.indent = "    "
 
     def source(self) -> TritonSource:
         if self.scratch and not self.resident:
             raise Unsupported("TW702", f"rows of {self.row} elements are handed between loops, more than one GPU program keeps")
-        if self.kernel.scan is not None and not self.resident:
-            raise Unsupported("TW703", f"a scan over {self.row} elements is longer than one GPU program keeps")
+        if self.kernel.scan is not None and self.phases[0].reductions[0].op not in SCANNED:
+            raise Unsupported("TW703", f"a running {self.phases[0].reductions[0].op} has no Triton form")
         self.prologue()
+        written: set[str] = set()
         for number, phase in enumerate(self.phases):
+            if any(isinstance(x, Load) and root(x.buffer, self.buffers) in written and (x.buffer, x.index) not in self.stored
+                   for x in walk(*phase_values(phase))):
+                self.emit("tl.debug_barrier()")       # other threads of this program wrote what is read now
             self.phase(phase, number)
+            written |= {root(s.buffer, self.buffers) for s in phase.stores if s.buffer not in self.scratch}
         names = self.size_names()
         flag = ["flag"] if self.checks else []
         blocks = ["X: tl.constexpr", "R: tl.constexpr"] if self.has_rows else ["X: tl.constexpr"]
@@ -126,9 +141,16 @@ class _Printer:
                 used |= {s.name for s in sizes.symbols(size)}
         for axis in (*self.outer, *(a for p in self.phases for a in p.inner)):
             used |= {s.name for s in sizes.symbols(axis.extent)}
+        for size in _sizes_in(self.phases):
+            used |= {s.name for s in sizes.symbols(size)}
         return sorted(used - axes)
 
     def configs(self) -> tuple[Config, ...]:
+        """The guesses, with no more points per program than there are."""
+        most = _power_of_two(self.points) if type(self.points) is int else 1 << 30
+        return tuple(dict.fromkeys(Config(max(1, min(c.x, most)), c.r, c.warps) for c in self.guesses()))
+
+    def guesses(self) -> tuple[Config, ...]:
         if not self.has_rows:
             block = 1024 if _weight(self.points) >= 1 << 20 else 256
             return (Config(block, 1, 4), Config(512, 1, 4), Config(2048, 1, 8))
@@ -165,7 +187,7 @@ class _Printer:
             self.emit("r = tl.arange(0, R)[None, :]")
 
     def index_type(self) -> str:
-        spans = [sizes.product(b.sizes) for b in (self.buffers[n] for n in self.pointers)]
+        spans = [sizes.product(b.sizes) for n in self.pointers for b in (self.buffers[n], self.buffers[root(n, self.buffers)])]
         return "tl.int64" if any(_weight(s) >= INT32_LIMIT for s in spans) else "tl.int32"
 
     def decode(self, axes: tuple[Axis, ...], flat: str) -> None:
@@ -197,7 +219,10 @@ class _Printer:
         for let in phase.lets:
             self.variables[let.var] = self.value(let.value, mask)
         for reduction in phase.reductions:
-            self.reduce_block(reduction, mask)
+            if self.kernel.scan is not None:
+                self.scan_block(reduction, mask)
+            else:
+                self.reduce_block(reduction, mask)
         for store in phase.stores:
             self.store(store, mask)
 
@@ -207,6 +232,12 @@ class _Printer:
         self.emit(f"{reduction.var} = {reduce_call(reduction.op, f'tl.where({mask}, {self.cast_text(value, reduction)}, {identity})', 'r')}")
         self.variables[reduction.var] = reduction.var
 
+    def scan_block(self, scan: Reduction, mask: str) -> None:
+        """Running results along the block, after those of the blocks before."""
+        value = self.cast_text(self.value(scan.value, mask), scan)
+        self.emit(f"{scan.var} = tl.associative_scan(tl.where({mask}, {value}, {IDENTITY(scan.op, scan.dtype)}).to({TYPES[scan.dtype]}), 1, tw_{scan.op})")
+        self.variables[scan.var] = scan.var
+
     def cast_text(self, value: str, reduction: Reduction) -> str:
         if reduction.op in ("argmin", "argmax"):
             return value
@@ -214,15 +245,17 @@ class _Printer:
 
     def looped(self, phase: Phase, extent: SizeLike, number: int) -> None:
         """Walks the row R elements at a time; partial results stand in [X, R] accumulators until the end."""
+        if self.kernel.scan is not None:
+            return self.looped_scan(phase, phase.reductions[0], extent)
         for reduction in phase.reductions:
             finds_place = reduction.op in ("argmin", "argmax")
             kind = reduction.value.dtype if finds_place else reduction.dtype
             self.emit(f"{reduction.var}_acc = tl.full([X, R], {IDENTITY(reduction.op, kind)}, {TYPES[kind]})")
             if finds_place:
                 self.emit(f"{reduction.var}_at = tl.full([X, R], 9223372036854775807, tl.int64)")
-        self.emit(f"for r0 in range(0, {self.size(extent)}, R):")
+        self.emit(f"for start in range(0, {self.size(extent)}, R):")
         self.indent += "    "
-        self.emit("r = r0 + tl.arange(0, R)[None, :]")
+        self.emit("r = start + tl.arange(0, R)[None, :]")
         mask = f"rm{number}"
         self.emit(f"{mask} = xm & (r < {self.size(extent)})")
         self.names.clear()
@@ -238,6 +271,23 @@ class _Printer:
             index = f"{reduction.var}_at" if reduction.op in ("argmin", "argmax") else "r"
             self.emit(f"{reduction.var} = {reduce_call(reduction.op, f'{reduction.var}_acc', index)}")
             self.variables[reduction.var] = reduction.var
+
+    def looped_scan(self, phase: Phase, scan: Reduction, extent: SizeLike) -> None:
+        """A scan over blocks: each goes on from the last element of the one before."""
+        kind = TYPES[scan.dtype]
+        self.emit(f"carry = tl.full([X, 1], {IDENTITY(scan.op, scan.dtype)}, {kind})")
+        self.emit(f"for start in range(0, {self.size(extent)}, R):")
+        self.indent += "    "
+        self.emit("r = start + tl.arange(0, R)[None, :]")
+        self.emit(f"rm0 = xm & (r < {self.size(extent)})")
+        self.names.clear()
+        self.decode(phase.inner, "r")
+        self.scan_block(scan, "rm0")
+        self.emit(f"{scan.var} = tw_{scan.op}(carry, {scan.var})")
+        self.emit(f"carry = tl.sum(tl.where(r == start + R - 1, {scan.var}, 0).to({kind}), 1, keep_dims=True).to({kind})")
+        for store in phase.stores:
+            self.store(store, "rm0")
+        self.indent = self.indent[:-4]
 
     def accumulate(self, reduction: Reduction, mask: str) -> None:
         value, acc = self.value(reduction.value, mask), f"{reduction.var}_acc"
@@ -256,9 +306,14 @@ class _Printer:
             return
         buffer = self.buffers[store.buffer]
         where = self.address(store.buffer, store.index, mask)
-        value = f"{value}.to({TYPES[buffer.dtype]})"
+        if not self.spans_block(store.index, mask):
+            where = f"{where} + ({mask}).to(tl.int32) * 0"
+        value = self.named(f"{value}.to({TYPES[buffer.dtype]})")
+        self.forget(store.buffer)
         match store.mode:
             case "set":
+                if self.resident or not self.has_rows:
+                    self.stored[store.buffer, store.index] = mask, value
                 self.emit(f"tl.store({where}, {value}, mask={mask})")
             case "add" | "min" | "max":
                 self.emit(f"tl.atomic_{store.mode}({where}, {value}, mask={mask})")
@@ -268,7 +323,10 @@ class _Printer:
     # --- expressions
 
     def value(self, expr: Expr, mask: str) -> str:
-        """The name that holds `expr` under `mask`; a load of memory that this kernel does not write is done once."""
+        """The name that holds `expr` under `mask`; a load of memory that this kernel does not write is done once, and what is
+        the same along the row is had once per row."""
+        if mask.startswith("rm") and not self.varies_along_row(expr):
+            mask = "xm"
         stable = not isinstance(expr, Load) or expr.buffer not in self.kernel.writes
         key = (expr, mask)
         if stable and key in self.names:
@@ -277,11 +335,28 @@ class _Printer:
         self.names[key] = name
         return name
 
+    def varies_along_row(self, expr: Expr) -> bool:
+        """Whether the value may differ between elements of one row."""
+        known = self.varying.get(id(expr))
+        if known is None:
+            match expr:
+                case Var(name):
+                    known = name in self.row_variables
+                case Load(buffer):
+                    known = buffer in self.scratch
+                case _:
+                    known = False
+            known = known or any(s.name in self.inner_names for size in own_sizes(expr) for s in sizes.symbols(size))
+            known = known or any(self.varies_along_row(x) for x in children(expr))
+            self.varying[id(expr)] = known
+            self.alive.append(expr)
+        return known
+
     def named(self, text: str) -> str:
         if text.isidentifier():
             return text
         self.count += 1
-        name = f"v{self.count}"
+        name = f"e{self.count}"
         self.emit(f"{name} = {text}")
         return name
 
@@ -316,6 +391,9 @@ class _Printer:
     def load(self, buffer: str, index: tuple[Index, ...], dtype: str, mask: str) -> str:
         if buffer in self.scratch:
             return self.rows[buffer]
+        known = self.stored.get((buffer, index))
+        if known is not None and known[0] == mask:
+            return known[1]
         text = f"tl.load({self.address(buffer, index, mask)}, mask={mask}, other=0)"
         return f"({text} != 0)" if dtype == "bool" else text
 
@@ -343,9 +421,23 @@ class _Printer:
         return f"tl.where({inside}, {self.value(then, inside)}, {self.value(other, outside)})"
 
     def mask_name(self, text: str) -> str:
-        name = f"m{len(self.lines)}"
-        self.emit(f"{name} = {text}")
-        return name
+        key = text, "mask"
+        if key not in self.names:
+            self.names[key] = f"m{len(self.lines)}"
+            self.emit(f"{self.names[key]} = {text}")
+        return self.names[key]
+
+    def forget(self, buffer: str) -> None:
+        """What was stored in the memory of `buffer` may have changed."""
+        memory = root(buffer, self.buffers)
+        self.stored = {key: value for key, value in self.stored.items() if root(key[0], self.buffers) != memory}
+
+    def spans_block(self, index: tuple[Index, ...], mask: str) -> bool:
+        """Whether places surely differ along every axis of the block, so that their text has the block's shape."""
+        computed = [x for x in walk(*(i for i in index if not is_size(i)))]
+        own = {s.name for i in (*(i for i in index if is_size(i)), *(z for x in computed for z in own_sizes(x))) for s in sizes.symbols(i)}
+        rows = mask == "xm" or bool(own & self.inner_names)
+        return rows and bool(own & {a.name for a in self.outer})
 
     def check_index(self, check: CheckIndex, mask: str) -> str:
         self.checks = True
@@ -353,11 +445,11 @@ class _Printer:
         if check.wrap:
             value = self.named(f"tl.where({value} < 0, {value} + {size}, {value})")
         bad = self.mask_name(f"({value} < 0) | ({value} >= {size})")
-        self.emit(f"tl.store(flag + x * 0, 1, mask={mask} & {bad})")
+        self.emit(f"tl.store(flag + ({mask}).to(tl.int32) * 0, 1, mask={mask} & {bad})")
         return f"tl.where({bad}, 0, {value})"
 
     def size(self, size: SizeLike, grouped: bool = False) -> str:
-        """Triton text of an integer size. Index arithmetic is never negative here, so // and % mean the same as in Python."""
+        """Triton text of an integer size. Its // and % are C's, so those of what may be negative are written out."""
         text = sizes.show(size, _show_atom)
         return f"({text})" if grouped and not text.isalnum() else text
 
@@ -367,15 +459,34 @@ def _show_atom(node) -> str:
         case Symbol(name):
             return name
         case FloorDiv(left, right):
-            return f"(({sizes.show(left, _show_atom)}) // ({sizes.show(right, _show_atom)}))"
+            a, b = sizes.show(left, _show_atom), sizes.show(right, _show_atom)
+            return f"(({a} - {_remainder(a, b)}) // ({b}))" if _may_be_negative(left) else f"(({a}) // ({b}))"
         case Mod(left, right):
-            return f"(({sizes.show(left, _show_atom)}) % ({sizes.show(right, _show_atom)}))"
+            a, b = sizes.show(left, _show_atom), sizes.show(right, _show_atom)
+            return _remainder(a, b) if _may_be_negative(left) else f"(({a}) % ({b}))"
         case Max(left, right):
             return f"tl.maximum({sizes.show(left, _show_atom)}, {sizes.show(right, _show_atom)})"
         case Min(left, right):
             return f"tl.minimum({sizes.show(left, _show_atom)}, {sizes.show(right, _show_atom)})"
         case _:
             raise TypeError(f"not an atom of a size: {node!r}")
+
+
+def _remainder(a: str, b: str) -> str:
+    """Python's a % b for b > 0 in words of C's."""
+    return f"((({a}) % ({b}) + ({b})) % ({b}))"
+
+
+def _may_be_negative(size: SizeLike) -> bool:
+    return size < 0 if type(size) is int else any(factor < 0 for factor in size.terms.values())
+
+
+def _sizes_in(phases: tuple[Phase, ...]) -> Iterator[SizeLike]:
+    """Every size that the phases' expressions and stores mention."""
+    for x in walk(*(value for phase in phases for value in phase_values(phase))):
+        yield from own_sizes(x)
+    for phase in phases:
+        yield from (i for s in phase.stores for i in s.index if is_size(i))
 
 
 def _flattened(phase: Phase) -> Phase:

@@ -112,7 +112,8 @@ Step = Allocate | View | Kernel | Call
 class GpuKernel:
     """A kernel compiled for a GPU, as `runtime.cuda` launches it: ceil(points / block) programs of `warps` warps with `shared` bytes
     of shared memory. Arguments: a Kernel step's pointers, the address of the failure flag where `checks`, its sizes as 32-bit
-    integers (64-bit where `wide`), then `extra` null pointers that Triton's calling convention wants."""
+    integers (64-bit where `wide`), then `extra` null pointers that Triton's calling convention wants. `points` is in terms of
+    `size_names`, which name the step's sizes in order. `floor_bytes`: what it must move at least."""
 
     symbol: str
     cubin: bytes
@@ -124,6 +125,8 @@ class GpuKernel:
     checks: bool
     wide: bool
     extra: int
+    size_names: tuple[str, ...] = ()
+    floor_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

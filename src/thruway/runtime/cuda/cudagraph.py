@@ -1,7 +1,7 @@
 """Replays a whole step as one CUDA graph, and knows when that is not safe.
 
-`Replay` stands around a CudaProgram. The first call runs it step by step (libraries then choose their algorithms), the second records
-it. What may change between calls decides how each input is treated: weights and tensors that the step writes keep their addresses, and a
+`Replay` stands around a CudaProgram. The first runs go step by step (libraries then choose their algorithms), the next records.
+What may change between calls decides how each input is treated: weights and tensors that the step writes keep their addresses, and a
 moved one leads to a new recording; every other input is copied into a static one. Outputs are copied out of the graph's memory, so nothing that the
 user keeps is ever overwritten. Recordings share one memory pool per device: they run one after the other, and nothing in the pool outlives a replay.
 """
@@ -9,17 +9,32 @@ user keeps is ever overwritten. Recordings share one memory pool per device: the
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from thruway.core.launch import Call
-from thruway.runtime.cuda.launch import CudaProgram
+from thruway.runtime.cuda.launch import CudaProgram, dense
+from thruway.runtime.lifetime import uses
 
 RECORDINGS = 8             # per program: a step whose weights keep moving is not worth recording
-WARM_RUNS = 1
+WARM_RUNS = 2
+MICROSECONDS_PER_LAUNCH = 4.0
+COPY_MICROSECONDS, COPIED_BYTES_PER_MICROSECOND = 4.0, 2.0e6
+WAITING_TAGS = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
-_pools: dict[int, tuple[int, int]] = {}
+
+class _Pool:
+    """The graph memory of one device, its recording stream, and who used it last."""
+
+    def __init__(self, device: torch.device):
+        self.handle = torch.cuda.graph_pool_handle()
+        self.stream = torch.cuda.Stream(device)
+        self.last_stream: int | None = None
+        self.done = torch.cuda.Event()
+
+
+_pools: dict[int, _Pool] = {}
 
 
 def refusal(program: CudaProgram, inputs: Sequence[torch.Tensor]) -> str | None:
@@ -31,90 +46,163 @@ def refusal(program: CudaProgram, inputs: Sequence[torch.Tensor]) -> str | None:
     if len({t.device for t in inputs}) > 1:
         return "inputs are on several devices"
     for step in program.launch.steps:
-        if isinstance(step, Call) and any(tag in _tags(program.operators[step.op]) for tag in ("data_dependent_output", "dynamic_output_shape")):
+        if isinstance(step, Call) and WAITING_TAGS & set(_tags(step.op)):
             return f"{step.op} waits for the GPU"
-    if any(program.slots.kind[s] == "input" and s >= len(inputs) for s in program.launch.outputs):
+    return _output_refusal(program, len(inputs)) or _overlap_refusal(program, inputs)
+
+
+def _output_refusal(program: CudaProgram, inputs: int) -> str | None:
+    outputs, slots = program.launch.outputs, program.slots
+    if any(slots.kind[s] == "input" and s >= inputs for s in outputs):
         return "an output is a view of an input"
+    roots = [slots.root[s] for s in set(outputs)]
+    return "two outputs share memory" if len(roots) != len(set(roots)) else None
+
+
+def _overlap_refusal(program: CudaProgram, inputs: Sequence[torch.Tensor]) -> str | None:
+    if any(not _names_memory_once(dense(t)) for t in inputs):
+        return "an input overlaps itself"
     return None
 
 
+def _names_memory_once(t: torch.Tensor) -> bool:
+    """No two elements at one address, by sorted strides; sure only for what it calls so."""
+    reach = 0
+    for stride, size in sorted((s, n) for s, n in zip(t.stride(), t.shape) if n > 1):
+        if stride <= reach:
+            return False
+        reach += stride * (size - 1)
+    return True
+
+
+def predicted_gain(program: CudaProgram, moving: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> float:
+    """Microseconds per call that a replay should save: launches against copies of inputs and outputs."""
+    copied = sum(t.numel() * t.itemsize for t in (*moving, *outputs))
+    copies = bool(moving) + bool(outputs)
+    return (program.kernel_launches - 1) * MICROSECONDS_PER_LAUNCH - copies * COPY_MICROSECONDS - copied / COPIED_BYTES_PER_MICROSECOND
+
+
 class Replay:
-    """A CudaProgram behind CUDA graphs. Same call, same meaning."""
+    """A CudaProgram behind CUDA graphs. Same call, same meaning. `note(kind, text)` hears what was decided, once."""
 
-    def __init__(self, program: CudaProgram):
-        self.program = program
-        self.runs = 0
+    def __init__(self, program: CudaProgram, note: Callable[[str, str], None]):
+        self.program, self.note = program, note
+        self.runs = self.recorded = 0
         self.recordings: OrderedDict[tuple[int, ...], _Recording] = OrderedDict()
+        used = {program.slots.root[slot] for step in program.launch.steps for slot in uses(step)}
+        used = [i for i in range(len(program.launch.inputs)) if i in used]
         fixed = set(program.written) | {i for i, each in enumerate(program.launch.inputs) if each.weight}
-        self.fixed = sorted(fixed)
-        self.moving = [i for i in range(len(program.launch.inputs)) if i not in fixed]
-        self.recorded = 0
+        self.fixed = [i for i in used if i in fixed]
+        self.moving = [i for i in used if i not in fixed]
+        self.refused = False
 
-    def __call__(self, inputs: Sequence[torch.Tensor], derived: Sequence[torch.Tensor] = ()) -> tuple[torch.Tensor, ...]:
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        if self.refused or self.recorded > RECORDINGS or torch.cuda.is_current_stream_capturing():
+            return self.program(inputs)
         self.runs += 1
-        if self.runs <= WARM_RUNS or self.recorded > RECORDINGS or torch.cuda.is_current_stream_capturing():
-            return self.program(inputs, derived)
-        key = tuple([inputs[i].data_ptr() for i in self.fixed] + [t.data_ptr() for t in derived])
-        recording = self.recordings.get(key)
-        if recording is None:
-            recording = self._record(key, inputs, derived)
-        return recording.replay(inputs)
+        if self.runs <= WARM_RUNS:
+            outputs = self.program(inputs)
+            if self.runs == WARM_RUNS:
+                self._decide(inputs, outputs)
+            return outputs
+        key = tuple([inputs[i].data_ptr() for i in self.fixed])
+        recording = self.recordings.get(key) or self._record(key, inputs)
+        return recording.replay(inputs) if recording is not None else self.program(inputs)
 
-    def failed(self) -> bool:
-        return self.program.failed()
+    def _decide(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+        reason = refusal(self.program, inputs)
+        if reason is None:
+            gain = predicted_gain(self.program, [inputs[i] for i in self.moving], outputs)
+            if gain <= 0:
+                reason = f"copies of inputs and outputs cost {-gain:.0f} µs more than the launches saved"
+            else:
+                self.note("predicted", f"one CUDA graph for {self.program.kernel_launches} launches saves {gain:.0f} µs of host time per call")
+        if reason is not None:
+            self.refused = True
+            self.note("cuda_graph_refused", reason)
 
-    def _record(self, key: tuple[int, ...], inputs: Sequence[torch.Tensor], derived: Sequence[torch.Tensor]) -> _Recording:
+    def _record(self, key: tuple[int, ...], inputs: Sequence[torch.Tensor]) -> _Recording | None:
         while len(self.recordings) >= RECORDINGS:
             self.recordings.popitem(last=False)
         self.recorded += 1
-        recording = self.recordings[key] = _Recording(self.program, inputs, derived, self.moving)
+        try:
+            recording = self.recordings[key] = _Recording(self.program, inputs, self.moving)
+        except Exception as error:               # out of memory, or a library that cannot be recorded: the step itself still runs
+            self.refused = True
+            self.recordings.clear()
+            self.note("cuda_graph_refused", f"recording failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            return None
+        if self.recorded > RECORDINGS:
+            self.note("cuda_graph_refused", f"weights or written tensors moved {RECORDINGS} times")
         return recording
 
 
 class _Recording:
     """One CUDA graph with its static inputs."""
 
-    def __init__(self, program: CudaProgram, inputs: Sequence[torch.Tensor], derived: Sequence[torch.Tensor], moving: Sequence[int]):
+    def __init__(self, program: CudaProgram, inputs: Sequence[torch.Tensor], moving: Sequence[int]):
         self.moving = moving
         device = program.device
+        if device.index not in _pools:
+            _pools[device.index] = _Pool(device)
+        self.pool = _pools[device.index]
         with torch.inference_mode(False), torch.no_grad():
             static = list(inputs)
             for i in moving:
-                static[i] = _empty_like(inputs[i])
-            self.static = [static[i] for i in moving]
-            if moving:
-                torch._foreach_copy_(self.static, [inputs[i] for i in moving])
-            self.graph = torch.cuda.CUDAGraph()
-            index = device.index if device.index is not None else torch.cuda.current_device()
-            pool = _pools.setdefault(index, torch.cuda.graph_pool_handle())
-            with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
-                outputs = program(static, derived)
+                static[i] = empty_like(inputs[i])
+            self.has_expanded = any(0 in static[i].stride() for i in moving)
+            self.static = [dense(static[i]) for i in moving]
+            self._copy_inputs(inputs)
+            outputs = self._capture(program, static)
         self.slots, self.written = program.launch.outputs, program.written
-        self.own = [None if slot < len(inputs) else out for slot, out in zip(self.slots, outputs)]     # None: the output is an input
-        self.kept = (tuple(t for i, t in enumerate(inputs) if i not in moving), tuple(derived))     # fixed addresses stay valid
-        self.last_stream: int | None = None
-        self.done = torch.cuda.Event()
+        self.own = {slot: out for slot, out in zip(self.slots, outputs) if slot >= len(inputs)}
+        self.own_dense = [dense(own) for own in self.own.values()]
+        self.outputs_expanded = any(0 in own.stride() for own in self.own.values())
+        self.kept = tuple(t for i, t in enumerate(inputs) if i not in moving)      # fixed addresses stay valid
+
+    def _capture(self, program: CudaProgram, static: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Records on a stream of its own; this thread's other streams and other threads go on."""
+        self.graph = torch.cuda.CUDAGraph()
+        current = torch.cuda.current_stream(program.device)
+        self.pool.stream.wait_stream(current)
+        with torch.cuda.stream(self.pool.stream):
+            self.graph.capture_begin(pool=self.pool.handle, capture_error_mode="thread_local")
+            try:
+                outputs = program(static)
+            finally:
+                self.graph.capture_end()
+        current.wait_stream(self.pool.stream)
+        return outputs
+
+    def _copy_inputs(self, inputs: Sequence[torch.Tensor]) -> None:
+        if self.moving:
+            now = [inputs[i] for i in self.moving]
+            torch._foreach_copy_(self.static, [dense(t) for t in now] if self.has_expanded else now)
 
     def replay(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        stream = torch.cuda.current_stream()
-        if self.last_stream not in (None, stream.cuda_stream):
-            stream.wait_event(self.done)                          # static inputs are shared between streams
-        if self.moving:
-            torch._foreach_copy_(self.static, [inputs[i] for i in self.moving])
-        self.graph.replay()
-        if self.written:
-            torch._C._increment_version([inputs[i] for i in self.written])
-        fresh = [own if own is None else _empty_like(own) for own in self.own]
-        if any(own is not None for own in self.own):
-            torch._foreach_copy_([new for new in fresh if new is not None], [own for own in self.own if own is not None])
-        self.last_stream = stream.cuda_stream
-        self.done.record(stream)
-        return tuple(inputs[slot] if new is None else new for new, slot in zip(fresh, self.slots))
+        stream, pool = torch.cuda.current_stream(), self.pool
+        shared = pool.last_stream is not None and pool.last_stream != stream.cuda_stream
+        if shared:
+            stream.wait_event(pool.done)                          # graph memory is shared between streams
+        with torch.no_grad():
+            fresh = {slot: empty_like(own) for slot, own in self.own.items()}       # what can fail comes before what writes
+            self._copy_inputs(inputs)
+            self.graph.replay()
+            if self.written:
+                torch._C._increment_version([inputs[i] for i in self.written])
+            if fresh:
+                torch._foreach_copy_([dense(t) for t in fresh.values()] if self.outputs_expanded else list(fresh.values()), self.own_dense)
+        pool.last_stream = stream.cuda_stream
+        pool.done.record(stream)
+        return tuple([inputs[slot] if slot not in fresh else fresh[slot] for slot in self.slots])
 
 
-def _empty_like(t: torch.Tensor) -> torch.Tensor:
+def empty_like(t: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
 
 
-def _tags(operator: object) -> tuple[str, ...]:
-    return tuple(tag.name for tag in getattr(operator, "tags", ()))
+def _tags(op: str) -> tuple[str, ...]:
+    namespace, _, rest = op.partition("::")
+    packet, _, overload = rest.partition(".")
+    found = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+    return tuple(tag.name for tag in found.tags)

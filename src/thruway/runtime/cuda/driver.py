@@ -1,4 +1,7 @@
-"""The CUDA driver through ctypes: load machine code, launch it. Addresses and streams come from torch."""
+"""The CUDA driver through ctypes: load machine code, launch it. Addresses and streams come from torch.
+
+Calls keep the interpreter lock, so that no other thread fills in a launch's addresses while the driver reads them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
-from thruway.core.errors import CompilerBug
 from thruway.core.launch import GpuKernel
+from thruway.core.sizes import evaluate
 
 _MAX_DYNAMIC_SHARED = 8          # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _STATIC_SHARED_LIMIT = 48 << 10
@@ -18,7 +21,10 @@ class Driver:
     """The functions of libcuda that launching needs. Made once per process, after torch has started CUDA."""
 
     def __init__(self) -> None:
-        self.cuda = ctypes.CDLL("libcuda.so.1")
+        self.cuda = ctypes.PyDLL("libcuda.so.1")
+        word, number = ctypes.c_void_p, ctypes.c_uint
+        self.launch_kernel = self.cuda.cuLaunchKernel
+        self.launch_kernel.argtypes = (word, *([number] * 7), word, word, word)
 
     def check(self, code: int, what: str) -> None:
         if code:
@@ -39,33 +45,37 @@ class Driver:
 class Launch:
     """One kernel call with its grid and argument block prepared; `run(addresses, stream)` only fills in the addresses."""
 
-    def __init__(self, driver: Driver, kernel: GpuKernel, function: ctypes.c_void_p, sizes: Sequence[int], flag: int):
-        if type(kernel.points) is not int:
-            raise CompilerBug("runtime", f"{kernel.symbol} is launched before its sizes are numbers")
-        self.driver, self.kernel, self.function = driver, kernel, function
-        self.programs = -(-kernel.points // kernel.block)
+    def __init__(self, driver: Driver, kernel: GpuKernel, function: ctypes.c_void_p, sizes: Sequence[int], flag: int, pointers: int):
+        points = evaluate(kernel.points, dict(zip(kernel.size_names, sizes)))
+        self.kernel, self.function, self.call, self.check = kernel, function, driver.launch_kernel, driver.check
+        self.programs, self.threads = -(-points // kernel.block), 32 * kernel.warps
         integer = ctypes.c_int64 if kernel.wide else ctypes.c_int32
-        tail = ([ctypes.c_void_p(flag)] if kernel.checks else []) + [integer(s) for s in sizes] + [ctypes.c_void_p()] * kernel.extra
-        self.tail = tail
-
-    def bind(self, count: int) -> None:
-        """Makes room for `count` addresses."""
-        self.addresses = (ctypes.c_void_p * count)()
+        self.tail = ([ctypes.c_void_p(flag)] if kernel.checks else []) + [integer(s) for s in sizes] + [ctypes.c_void_p()] * kernel.extra
+        self.addresses = (ctypes.c_void_p * pointers)()
         base, width = ctypes.addressof(self.addresses), ctypes.sizeof(ctypes.c_void_p)
-        places = [base + i * width for i in range(count)] + [ctypes.addressof(value) for value in self.tail]
+        places = [base + i * width for i in range(pointers)] + [ctypes.addressof(value) for value in self.tail]
         self.arguments = (ctypes.c_void_p * len(places))(*places)
 
     def run(self, addresses: Sequence[int], stream: int) -> None:
         if not self.programs:
             return
         self.addresses[:] = addresses
-        kernel = self.kernel
-        code = self.driver.cuda.cuLaunchKernel(
-            self.function, self.programs, 1, 1, 32 * kernel.warps, 1, 1, kernel.shared, ctypes.c_void_p(stream), self.arguments, None)
+        code = self.call(self.function, self.programs, 1, 1, self.threads, 1, 1, self.kernel.shared, stream, self.arguments, None)
         if code:
-            self.driver.check(code, f"launching {kernel.symbol}")
+            self.check(code, f"launching {self.kernel.symbol}")
 
 
-def make_flag() -> torch.Tensor:
+class Flag:
     """An int32 in pinned host memory: a kernel writes it only on failure, and reading it waits for nothing."""
-    return torch.zeros(1, dtype=torch.int32, pin_memory=True)
+
+    def __init__(self) -> None:
+        self.memory = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+        self.address = self.memory.data_ptr()
+        self.value = ctypes.c_int32.from_address(self.address)
+
+    def take(self) -> bool:
+        """Whether a failure was written; asking clears it."""
+        if not self.value.value:
+            return False
+        self.value.value = 0
+        return True

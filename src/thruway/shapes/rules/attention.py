@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from thruway.core.dtypes import FLOATS, LOW_FLOATS
+from thruway.core.sizes import mul
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import require
 from thruway.shapes.rules.dims import fresh
@@ -67,8 +68,18 @@ def _attention(q: TensorMeta, k: TensorMeta, v: TensorMeta, mask: TensorMeta | N
     sizes = (*batch, q.sizes[-2], v.sizes[-1])
     if attention_choice(q, k, v, mask, dropout, is_causal, enable_gqa=enable_gqa) == FLASH:
         return _flash_result(q)
+    if q.device.startswith("cuda") and len(sizes) == 4 and q.dtype in LOW_FLOATS:
+        return _fused_on_gpu(q, sizes, mask)
     require(q.dtype not in LOW_FLOATS or len(sizes) == 4 or any(s != 1 for s in sizes[:-1]), "attention of one query, whose layout varies")
     return fresh(q, sizes)
+
+
+def _fused_on_gpu(q: TensorMeta, sizes: Sizes, mask: TensorMeta | None) -> TensorMeta:
+    """Flash attention keeps the query's layout; the memory-efficient kernel, which masks go to, gives [batch, tokens, heads, width]."""
+    if mask is None:
+        return TensorMeta(sizes, preserved_strides(q.sizes, q.strides), q.dtype, q.device) if q.sizes == sizes else fresh(q, sizes)
+    b, h, t, d = sizes
+    return TensorMeta(sizes, (mul(mul(t, h), d), d, mul(h, d), 1), q.dtype, q.device)
 
 
 def _flash_result(q: TensorMeta) -> TensorMeta:

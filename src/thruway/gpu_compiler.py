@@ -1,0 +1,184 @@
+"""From a retraced graph on one GPU to something that runs it: passes → split off derived values → lower → plan → Triton → cubins → load.
+
+The GPU's twin of `graph_compiler`, imported for graphs on a GPU alone. Derived values (folded and turned weights) are made by torch's
+operators, so that nothing is compiled for what runs once. Without Triton, graphs that are library calls alone still run compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from thruway.artifact.gpu_kernels import GpuKernels, KernelJob
+from thruway.artifact.gpu_target import capability, gpu_target
+from thruway.artifact.store import Store
+from thruway.codegen.gpu_sources import GpuSource, GpuSources, generate_gpu
+from thruway.codegen.triton import Config
+from thruway.core.errors import BreakReason, Unsupported
+from thruway.core.journal import Journal
+from thruway.core.passes import check_order, run_passes
+from thruway.core.settings import Settings
+from thruway.core.target import Target
+from thruway.graph.evaluate import evaluate
+from thruway.graph.gpu_stages import GPU_PASSES
+from thruway.graph.rewrite import Context, copied, erase_unused, make_node, meta
+from thruway.graph.show import show as show_graph
+from thruway.graph.stages import GENERAL_PASSES
+from thruway.graph.verify import verify as verify_graph
+from thruway.loops.lower import lower
+from thruway.loops.simplify import simplify
+from thruway.loops.show import show as show_program
+from thruway.loops.verify import verify as verify_program
+from thruway.runtime.cuda.derived import KeptValues
+from thruway.runtime.cuda.load import GpuRunnable
+from thruway.schedule.build import build_plan
+from thruway.schedule.plan import Plan
+from thruway.shapes.meta import TensorMeta
+
+PASSES = GENERAL_PASSES + GPU_PASSES
+check_order(PASSES)
+DERIVED_FLOOR = 256 << 20          # bytes that derived values may take in any case
+Runs = Callable[..., tuple[torch.Tensor, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`main` takes the graph's inputs and then what `derived` returns for them (None where nothing is derived). `watched`: the
+    inputs that `derived` reads."""
+
+    main: Graph
+    derived: Graph | None
+    watched: tuple[int, ...]
+
+
+def compile_on_gpu(
+    graph: Graph, store: Store, journal: Journal, name: str, settings: Settings, default_float: str, mode: str,
+) -> Runs:
+    """A callable over the inputs of `graph`, which was retraced. Unsupported where a stage cannot take it."""
+    device = device_of(graph)
+    target = gpu_target(device.index)
+    graph = run_gpu_passes(graph, target, journal, name, settings, _derived_limit(device.index))
+    split = split_derived(graph)
+    with journal.time("lower", name):
+        sources = print_graph(split.main, target, str(device), settings, default_float, journal, name)
+    kernels = GpuKernels(store, capability(device.index), lambda kind, detail: journal.add(kind, name, detail))
+    with journal.time("compile", name):
+        made = kernels.get([kernel_job(each, each.source.configs[0]) for each in sources.kernels])
+    kept = None
+    if split.derived is not None:
+        derived = split.derived
+        kept = KeptValues(lambda inputs: settled_values(derived, inputs), split.watched, lambda text: journal.add("repack", name, text))
+    graphs = mode != "max-autotune-no-cudagraphs"
+    return GpuRunnable(sources.launch, {k.symbol: k for k in made}, device, graphs, kept, lambda kind, text: _note(journal, name, kind, text))
+
+
+def run_gpu_passes(graph: Graph, target: Target, journal: Journal, name: str, settings: Settings, derived_limit: int | None) -> Graph:
+    context = Context(target, settings.numerics, derived_limit)
+    verify = verify_graph if settings.check > 1 else None
+
+    def report(stage: str, seconds: float, changed: bool, value: Graph) -> None:
+        journal.add("stage", name, "" if changed else "(unchanged)", stage=stage, seconds=seconds)
+
+    graph = run_passes(PASSES, graph, context, verify=verify, report=report)
+    journal.offer("graph", name, lambda: show_graph(graph))
+    return graph
+
+
+def print_graph(
+    graph: Graph, target: Target, device: str, settings: Settings, default_float: str, journal: Journal, name: str,
+) -> GpuSources:
+    """Loops, plan and Triton text of a graph whose derived values are inputs."""
+    program = simplify(lower(graph, target, default_float))
+    if settings.check:
+        verify_program(program)
+    journal.offer("loops", name, lambda: show_program(program))
+    plan: Plan = build_plan(program, target, settings)
+    journal.offer("plan", name, lambda: str(plan))
+    sources = generate_gpu(plan, device)
+    journal.offer("code", name, lambda: sources.text)
+    return sources
+
+
+def kernel_job(kernel: GpuSource, config: Config) -> KernelJob:
+    source = kernel.source
+    block = config.x, (None if source.row is None else config.r)
+    return KernelJob(source.text, source.symbol, kernel.dtypes, (True,) * len(kernel.dtypes), source.checks, source.sizes, kernel.wide, source.points,
+                     block, config.warps, kernel.floor_bytes)
+
+
+def is_on_gpu(graph: Graph) -> bool:
+    """Whether some value of `graph` lives on a GPU."""
+    return any(isinstance(value := node.meta.get("value"), TensorMeta) and value.device.startswith("cuda") for node in graph.nodes)
+
+
+def device_of(graph: Graph) -> torch.device:
+    """The one GPU of the graph. Unsupported where there are several, or an input is a number."""
+    found = set()
+    for node in graph.nodes:
+        value = node.meta.get("value")
+        if node.op == "placeholder" and not isinstance(value, TensorMeta):
+            raise Unsupported("TW711", "a number among the inputs of a graph on a GPU")
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(one, TensorMeta) and one.device.startswith("cuda"):
+                found.add(one.device)
+    if len(found) != 1:
+        raise Unsupported("TW711", f"a graph over several GPUs: {', '.join(sorted(found))}")
+    device = torch.device(found.pop())
+    return device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
+
+
+def split_derived(graph: Graph) -> Split:
+    """`graph` with what is derived from weights made an input, and the graph that makes it."""
+    ends = [node for node in graph.nodes if _is_end(node)]
+    if not ends:
+        return Split(graph, None, ())
+    main = copied(graph)
+    twins = {node.name: node for node in main.nodes}
+    last = [node for node in main.nodes if node.op == "placeholder"][-1]
+    for end in ends:
+        with main.inserting_after(last):
+            made = make_node(main, "placeholder", f"kept_{end.name}", (), {}, f"kept_{end.name}")
+        made.meta.update(value=meta(end), line=None, weight=True)
+        twins[end.name].replace_all_uses_with(made)
+        last = made
+    erase_unused(main)
+    derived = copied(graph)
+    by_name = {node.name: node for node in derived.nodes}
+    derived.output_node().args = (tuple(by_name[end.name] for end in ends),)
+    for node in reversed(list(derived.nodes)):
+        if node.op != "placeholder" and node.op != "output" and not node.users:
+            derived.erase_node(node)
+    placeholders = [node for node in derived.nodes if node.op == "placeholder"]
+    return Split(main, derived, tuple(i for i, node in enumerate(placeholders) if node.users))
+
+
+def _is_end(node: Node) -> bool:
+    """A derived tensor that something not derived reads."""
+    if not node.meta.get("derived") or not isinstance(meta(node), TensorMeta):
+        return False
+    return any(not user.meta.get("derived") for user in node.users)
+
+
+def settled_values(graph: Graph, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The graph's results in the layouts that its metadata promises, in memory of their own."""
+    values: list[torch.Tensor] = []
+    for value, node in zip(evaluate(graph, inputs), graph.output_node().args[0]):
+        promised = meta(node)
+        if value.stride() != promised.strides or value.data_ptr() % 16:
+            value = torch.empty_strided(promised.sizes, promised.strides, dtype=value.dtype, device=value.device).copy_(value)
+        values.append(value)
+    return tuple(values)
+
+
+def _derived_limit(index: int) -> int:
+    """Bytes that derived values may take: a quarter of what this GPU has held at most so far."""
+    return max(DERIVED_FLOOR, torch.cuda.max_memory_allocated(index) // 4)
+
+
+def _note(journal: Journal, name: str, kind: str, text: str) -> None:
+    reason: Any = BreakReason("TW712", text) if kind == "cuda_graph_refused" else None
+    journal.add(kind, name, text, reason=reason)

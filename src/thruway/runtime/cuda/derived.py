@@ -1,0 +1,69 @@
+"""Values kept between calls on a GPU: folded and turned weights, made by torch's operators at the first call and again when a weight changed.
+
+A change is seen by identity, address and version, and by a count of optimizer steps, since fused optimizers leave the version alone.
+A write through `.data` is not seen: looking at memory would mean waiting for the GPU.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+
+import torch
+
+Make = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]
+
+
+class OptimizerSteps:
+    """How many optimizer steps this process has taken since the first that was asked for."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_counting = False
+
+    def start(self) -> None:
+        if not self.is_counting:
+            self.is_counting = True
+            torch.optim.optimizer.register_optimizer_step_post_hook(self._step)
+
+    def _step(self, *_: object) -> None:
+        self.count += 1
+
+
+_steps = OptimizerSteps()
+
+
+class KeptValues:
+    """The derived values of one graph. `watched` are the inputs that they depend on; `report` hears of every time but the first."""
+
+    def __init__(self, make: Make, watched: Sequence[int], report: Callable[[str], None]):
+        self.make, self.watched, self.report = make, watched, report
+        self.look: tuple[object, ...] | None = None
+        self.references: list[weakref.ref] = []
+        self.values: tuple[torch.Tensor, ...] = ()
+        self.times = 0
+        _steps.start()
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        weights = [inputs[i] for i in self.watched]
+        look = (_steps.count, [(w.data_ptr(), -1 if w.is_inference() else w._version) for w in weights])
+        if look != self.look or any([reference() is not w for reference, w in zip(self.references, weights)]):
+            self._make_again(inputs, weights, look)
+        return self.values
+
+    def _make_again(self, inputs: Sequence[torch.Tensor], weights: list[torch.Tensor], look: tuple[object, ...]) -> None:
+        with torch.inference_mode(False), torch.no_grad(), torch.autocast("cuda", enabled=False):
+            made = self.make(inputs)
+            if len(made) == len(self.values) and all(same_layout(a, b) for a, b in zip(self.values, made)):
+                for old, new in zip(self.values, made):
+                    old.copy_(new)                    # same addresses: recordings stay valid
+            else:
+                self.values = made
+        self.look, self.references = look, [weakref.ref(w) for w in weights]
+        self.times += 1
+        if self.times > 1:
+            self.report(f"a weight changed: {len(made)} derived values made again, for the {self.times}th time")
+
+
+def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return (a.shape, a.stride(), a.dtype, a.device) == (b.shape, b.stride(), b.dtype, b.device)

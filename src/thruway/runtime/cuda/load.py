@@ -1,0 +1,77 @@
+"""From a launch list and its GPU kernels to something to call.
+
+`GpuRunnable` picks the program of today's sizes, keeps derived values current, and replays CUDA graphs where that is safe and should pay.
+A call that runs out of memory gives up recordings and cached memory and is tried once more, then left to the caller as RegionFailed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+import torch
+
+from thruway.core.launch import Call, GpuKernel, LaunchList
+from thruway.native import RegionFailed
+from thruway.runtime.cuda.cudagraph import Replay
+from thruway.runtime.cuda.derived import KeptValues
+from thruway.runtime.cuda.driver import Driver, Flag
+from thruway.runtime.cuda.launch import CudaProgram
+from thruway.runtime.evaluate import concrete
+from thruway.runtime.resolve import find_operator
+
+SHAPE_LIMIT = 16
+Note = Callable[[str, str], None]
+_drivers: list[Driver] = []
+
+
+class GpuRunnable:
+    """Called with the graph's inputs, gives the tuple of its outputs. `kept` makes further inputs from the weights, None where there are none."""
+
+    def __init__(self, launch: LaunchList, kernels: Mapping[str, GpuKernel], device: torch.device, graphs: bool, kept: KeptValues | None, note: Note):
+        self.launch, self.kernels, self.device, self.graphs, self.kept, self.note = launch, kernels, device, graphs, kept, note
+        self.operators = {step.op: find_operator(step.op) for step in launch.steps if isinstance(step, Call)}
+        self.symbols = tuple((binding.input, binding.dim) for binding in launch.symbols)
+        self.names = tuple(binding.name for binding in launch.symbols)
+        self.flag = Flag() if any(kernel.checks for kernel in kernels.values()) else None
+        self.programs: OrderedDict[tuple[int, ...], Callable[..., tuple[torch.Tensor, ...]]] = OrderedDict()
+
+    def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if self.flag is not None and self.flag.take():
+            raise IndexError("an index was out of range in an earlier call of this compiled function on the GPU")
+        try:
+            return self._run(inputs)
+        except RegionFailed as failure:
+            if not isinstance(failure.__cause__, torch.OutOfMemoryError):
+                raise
+        except torch.OutOfMemoryError:
+            pass
+        self.note("out_of_memory", "recordings and cached memory were given up")
+        self.release()
+        torch.cuda.empty_cache()
+        try:
+            return self._run(inputs)
+        except torch.OutOfMemoryError as error:
+            raise RegionFailed(error) from error
+
+    def release(self) -> None:
+        """Lets go of programs and their recordings; the next call makes them again."""
+        self.programs.clear()
+
+    def _run(self, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        if self.kept is not None:
+            inputs = (*inputs, *self.kept(inputs))
+        values = tuple([inputs[i].size(dim) for i, dim in self.symbols])
+        program = self.programs.get(values)
+        if program is None:
+            program = self.programs[values] = self._prepare(values)
+            if len(self.programs) > SHAPE_LIMIT:
+                self.programs.popitem(last=False)
+        return program(inputs)
+
+    def _prepare(self, values: tuple[int, ...]) -> Callable[..., tuple[torch.Tensor, ...]]:
+        if not _drivers:
+            _drivers.append(Driver())
+        sized = concrete(self.launch, dict(zip(self.names, values)))
+        program = CudaProgram(sized, self.kernels, self.operators, self.device, _drivers[0], self.flag)
+        return Replay(program, self.note) if self.graphs else program
