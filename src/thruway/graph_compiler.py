@@ -29,6 +29,7 @@ from thruway.core.settings import Settings
 from thruway.core.sizes import SizeLike
 from thruway.core.target import Target
 from thruway.gpu_compiler import compile_on_gpu, is_on_gpu
+from thruway.graph.aliases import node_traits
 from thruway.graph.evaluate import evaluate
 from thruway.graph.retrace import retrace
 from thruway.graph.rewrite import Context
@@ -152,7 +153,7 @@ def refuse_assumed_sizes(facts: Facts) -> None:
 
 
 def _draws(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return (traits := node_traits(node)) is not None and traits.random
 
 
 def _restoring_random_state(call: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:

@@ -30,6 +30,7 @@ from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, Unsupp
 from thruway.core.journal import Journal
 from thruway.core.options import CompileOptions
 from thruway.core.settings import Settings
+from thruway.frame.changes import Change, changes
 from thruway.frame.entries import Entries, Record, explain_miss, make_entry
 from thruway.frame.guard import Guard, GuardSet
 from thruway.frame.show_guards import show_guards
@@ -38,10 +39,12 @@ from thruway.frame.state import is_outside_torch_transforms, read_state
 from thruway.graph_compiler import GraphCompiler
 from thruway.native.fallback import bind_arguments
 from thruway.runtime.plain import name_of, plain_region
+from thruway.shapes.refuse import NO_RULE
+from thruway.shapes.symbolic import is_symbolic
 from thruway.shapes.trace_tensor import meta_of
 
 ENTRY_BYTES = 64 << 10             # what an entry holds besides guards and kernels, roughly
-RAISES_IN_EAGER = frozenset({"TW107", "TW112"})      # reasons that are errors of the user's own: running the function brings them up
+RAISES_IN_EAGER = frozenset({"TW107", "TW112", "TW302"})     # reasons that are errors of the user's own: running the function brings them up
 
 journal = Journal()
 _functions: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
@@ -65,7 +68,7 @@ def compile_graph(graph: GraphModule, example_inputs: Sequence[torch.Tensor], op
     with collector_paused():
         compiled = _compile_or_none(
             graph, name, lambda: [meta_of(each) if isinstance(each, torch.Tensor) else each for each in example_inputs],
-            [isinstance(each, torch.nn.Parameter) for each in example_inputs], settings, str(torch.get_default_dtype()).removeprefix("torch."),
+            [isinstance(each, torch.nn.Parameter) for each in example_inputs], settings, str(torch.get_default_dtype()).removeprefix("torch."), options.mode,
         )
     return graph if compiled is None else _or_graph(compiled, graph)
 
@@ -80,10 +83,12 @@ def reset() -> None:
 class CompiledFunction:
     """The compiler's side of one compiled function: its entries, and what to do at a miss. The native object calls `miss`."""
 
-    def __init__(self, function: FunctionType, options: CompileOptions):
+    def __init__(self, function: FunctionType, options: CompileOptions, family: Continuations | None = None):
         self.function, self.options = function, options
+        self.is_continuation, self.continuations = family is not None, family or Continuations(options)
         self.name = options.name or function.__qualname__
         self.lock = threading.RLock()
+        self.dynamic: set[Change] = set()                        # what changed between calls and is kept symbolic since
         self.compiled = native.core().Compiled(function, self.miss)
         self.entries = Entries(self.compiled, ambient.current().entry_limit_mb << 20)
         _functions.add(self)
@@ -102,6 +107,7 @@ class CompiledFunction:
                     if explain_miss(record, self.function, args, kwargs) is None:
                         return record.entry
             self._note_recompile(args, kwargs)
+            self._note_changes(arguments)
             try:
                 with collector_paused():
                     record = self.compile_frame(arguments)
@@ -115,25 +121,41 @@ class CompiledFunction:
         raise refusal
 
     def compile_frame(self, arguments: tuple[Any, ...]) -> Record:
+        if self.dynamic and self.options.dynamic is not False:
+            try:
+                return self._compile_frame(arguments, frozenset(self.dynamic))
+            except _TooDynamic as failure:
+                journal.add("static", self.name, str(failure))
+        return self._compile_frame(arguments, frozenset())
+
+    def _compile_frame(self, arguments: tuple[Any, ...], dynamic: frozenset[Change]) -> Record:
         settings = self.options.settings(ambient.current())
         try:
             with journal.time("capture", self.name):
-                captured = self._capture(arguments, settings)
+                captured = self._capture(arguments, settings, dynamic)
             journal.add("capture", self.name)
             self._note_captured(captured)
             return self._checked_entry(captured, self._backend(captured, arguments, settings), arguments)
         except Unsupported as failure:
             return self._leave_eager(failure.reason, arguments)
-        except (FullGraphError, BackendError):
+        except (FullGraphError, BackendError, _TooDynamic):
             raise
         except Exception as failure:                             # ours: the user's code has not run yet
             journal.add("bug", self.name, _last_place(failure))
             return self._leave_eager(BreakReason("TW900", f"a fault of thruway itself: {_last_place(failure)}"), arguments)
 
-    def _capture(self, arguments: tuple[Any, ...], settings: Settings) -> Captured:
+    def _capture(self, arguments: tuple[Any, ...], settings: Settings, dynamic: frozenset[Change]) -> Captured:
         """One capture; continuations after a break become compiled functions of their own."""
-        rest = None if self.options.fullgraph else lambda function: compile_callable(function, self.options)
-        return capture(self.function, arguments, read_state(), settings, compile_function=rest)
+        rest = None if self.options.fullgraph else self.continuations
+        try:
+            captured = capture(self.function, arguments, read_state(), settings, dynamic, rest, self.is_continuation)
+        except Unsupported as failure:
+            if dynamic and failure.reason.code == NO_RULE:
+                raise _TooDynamic(failure.reason.what) from failure
+            raise
+        if dynamic and any(reason.code == NO_RULE for reason in captured.break_reasons):
+            raise _TooDynamic(captured.break_reasons[0].what)
+        return captured
 
     def _leave_eager(self, reason: BreakReason, arguments: tuple[Any, ...]) -> Record:
         """An entry that runs the function itself for arguments of these types, so that a hopeless capture is not tried at every call."""
@@ -150,6 +172,12 @@ class CompiledFunction:
             journal.add("recompile", self.name, str(why), where=why.guard.why if why and why.guard else None)
             return
 
+    def _note_changes(self, arguments: tuple[Any, ...]) -> None:
+        for record in self.entries:
+            if found := changes(record, self.function, arguments):
+                self.dynamic |= found
+                return
+
     def _note_captured(self, captured: Captured) -> None:
         for reason in captured.break_reasons:
             if self.options.fullgraph:
@@ -165,14 +193,18 @@ class CompiledFunction:
         if callable(self.options.backend):
             graph = self._by_callable(self.options.backend, captured, arguments)
         else:
-            graph = self._thruway(captured, settings) if self.options.backend == "thruway" and not wants_gradient(captured) else None
+            graph = None
+            if self.options.backend == "thruway" and not wants_gradient(captured):
+                graph = self._thruway(captured, settings)
+                if graph is None and any(is_symbolic(each.meta) for each in captured.inputs):
+                    raise _TooDynamic("the compiler wants fixed sizes for this graph")
             graph = graph or plain_region(captured.graph.graph, captured.graph.forward)
         journal.add("graph", self.name, items=tuple(name_of(node) for node in captured.graph.graph.nodes if node.op.startswith("call")))
         return graph
 
     def _thruway(self, captured: Captured, settings: Settings) -> Callable[..., Any] | None:
         metas, weights = [each.meta for each in captured.inputs], [each.weight for each in captured.inputs]
-        return _compile_or_none(captured.graph, self.name, lambda: metas, weights, settings, captured.guards.state.default_dtype)
+        return _compile_or_none(captured.graph, self.name, lambda: metas, weights, settings, captured.guards.state.default_dtype, self.options.mode)
 
     def _by_callable(self, backend: Callable[..., Any], captured: Captured, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         """The user's own backend on the graph and the tensors of this call. What it raises is the user's to see."""
@@ -210,6 +242,23 @@ class CompiledFunction:
             self.entries.add(make_entry(captured.name, captured.guards, (), None, kept=captured.kept))
 
 
+class Continuations:
+    """Compiles the continuations of one compiled function, and theirs: once per code, globals and closure, so that loops find them again."""
+
+    def __init__(self, options: CompileOptions):
+        self.options = options
+        self.made: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(self, function: FunctionType) -> Any:
+        key = (function.__code__, id(function.__globals__), *map(id, function.__closure__ or ()))
+        found = self.made.get(key)
+        return found or self.made.setdefault(key, CompiledFunction(function, self.options, self).compiled)
+
+
+class _TooDynamic(Exception):
+    """Symbolic sizes or numbers are in the way of a graph that fixed ones would give."""
+
+
 class BackendError(Exception):
     """A backend callable of the user's own failed; its error is the cause."""
 
@@ -237,11 +286,11 @@ def wants_gradient(captured: Captured) -> bool:
 
 
 def _compile_or_none(
-    graph: GraphModule, name: str, metas: Callable[[], list[Any]], weights: list[bool], settings: Settings, default_float: str,
+    graph: GraphModule, name: str, metas: Callable[[], list[Any]], weights: list[bool], settings: Settings, default_float: str, mode: str,
 ) -> Callable[..., tuple[torch.Tensor, ...]] | None:
     """What the graph compiler makes of `graph`; None, with the reason in the journal, where it fails."""
     try:
-        return _graphs.compile(graph, metas(), weights, name, settings, default_float)
+        return _graphs.compile(graph, metas(), weights, name, settings, default_float, mode)
     except Unsupported as failure:
         journal.add("eager", name, "the captured graph runs by torch's operators", reason=failure.reason)
     except Exception as failure:

@@ -262,7 +262,7 @@ def mark_written_weights(graph: Graph) -> None:
 
 
 def drop_unread(graph: Graph) -> None:
-    """Removes functional nodes and views that nothing reads. Writes and random operators stay."""
+    """Removes functional nodes and views that nothing reads. Writes, random operators and assertions (they give nothing) stay."""
     for node in reversed(list(graph.nodes)):
         if node.op in ("call_function", "get_attr") and not node.users and not has_effect(node):
             graph.erase_node(node)
@@ -270,7 +270,7 @@ def drop_unread(graph: Graph) -> None:
 
 def has_effect(node: Node) -> bool:
     traits = node_traits(node)
-    return traits is not None and (bool(traits.writes) or traits.random)
+    return traits is not None and (bool(traits.writes) or traits.random or not node.target._schema.returns)
 
 
 def same_layout(a: TensorMeta, b: TensorMeta) -> bool:

@@ -221,7 +221,8 @@ class SizeArg:
 @dataclass(frozen=True, slots=True)
 class Extern:
     """A torch operator by name ("aten::mm"; overload after a dot). Arguments hold constants, BufferRef, SizeArg, tuples of
-    them. `outs` are defined by it, with the strides that it is known to give; `mutates` are written in place."""
+    them. `outs` are defined by it, with the strides that it is known to give; `mutates` are written in place. `pinned`: it runs though
+    nobody reads what it gives, in order with its like and with writes that are seen outside (random numbers, assertions)."""
 
     op: str
     args: tuple[object, ...]
@@ -229,6 +230,7 @@ class Extern:
     outs: tuple[str, ...]
     mutates: tuple[str, ...] = ()
     origin: Origin = Origin()
+    pinned: bool = False
 
 
 Node = Compute | Update | Scan | Extern

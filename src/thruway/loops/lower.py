@@ -154,7 +154,7 @@ class _Lowering:
         call_args = tuple([self._extern_argument(a) for a in args])
         call_kwargs = tuple([(key, self._extern_argument(value)) for key, value in kwargs.items()])
         names, mutates = tuple([o.name for o in outs]), tuple([self._whole(x) for x in written])
-        self.b.nodes.append(Extern(operator.call_name, call_args, call_kwargs, names, mutates, self.b.origin))
+        self.b.nodes.append(Extern(operator.call_name, call_args, call_kwargs, names, mutates, self.b.origin, operator.pinned))
         results, after = iter(outs), iter([self.b.written(x) for x in written])
         values = tuple([next(results) if own and meta is not None else next(after, None) for meta, own in zip(metas, fresh)])
         return values if isinstance(self.b.meta, (tuple, list)) else values[0]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from thruway.core.random import RANDOM
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:
     """`name`: "aten.add.Tensor". `writes`: the arguments written in place, as (position, name). `fresh`: for each result whether it has
-    storage of its own; `is_view` where the result shares an argument's storage without a write."""
+    storage of its own; `is_view` where the result shares an argument's storage without a write; `pinned` as in Extern."""
 
     name: str
     writes: tuple[tuple[int, str], ...] = ()
     fresh: tuple[bool, ...] = (True,)
     is_view: bool = False
+    pinned: bool = False
 
     @property
     def functional_name(self) -> str:
@@ -43,4 +46,5 @@ def _read(target: object) -> Operator:
         return Operator(getattr(target, "__name__", str(target)))
     writes = tuple([(k, a.name) for k, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write])
     fresh = tuple([r.alias_info is None for r in schema.returns])
-    return Operator(str(target), writes, fresh, not writes and not all(fresh))
+    pinned = not fresh or str(target).split(".")[1] in RANDOM
+    return Operator(str(target), writes, fresh, not writes and not all(fresh), pinned)

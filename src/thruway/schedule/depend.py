@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from thruway.loops.ir import Buffer, BufferRef, Compute, Expr, Extern, Node, Scan, Update
 from thruway.schedule.rewrite import is_size, loads
 
+PINNED = "the order of pinned calls"         # stands for a storage that each of them writes
+
 
 def root(name: str, buffers: Mapping[str, Buffer]) -> str:
     """The buffer that owns the storage of `name`."""
@@ -76,8 +78,15 @@ def changed_buffers(node: Node) -> tuple[str, ...]:
             return ()
 
 
+def is_pinned(node: Node) -> bool:
+    return isinstance(node, Extern) and node.pinned
+
+
 def predecessors(nodes: Sequence[Node], buffers: Mapping[str, Buffer]) -> list[int]:
-    """For each node the mask of nodes that must run before it: writers of what it reads, readers and writers of what it writes."""
+    """For each node the mask of nodes that must run before it: writers of what it reads, readers and writers of what it writes.
+
+    Pinned calls keep their order among themselves and with writes that are seen outside.
+    """
     last_write: dict[str, int] = {}
     reads_since: dict[str, int] = {}
     result = []
@@ -85,6 +94,10 @@ def predecessors(nodes: Sequence[Node], buffers: Mapping[str, Buffer]) -> list[i
         before = 0
         reads = {root(b, buffers) for b in read_buffers(node)}
         writes = {root(b, buffers) for b in written_buffers(node)}
+        if is_pinned(node):
+            writes.add(PINNED)
+        elif any(buffers[root(b, buffers)].kind != "temp" for b in changed_buffers(node)):
+            reads.add(PINNED)
         for name in reads:
             before |= last_write.get(name, 0)
         for name in writes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from thruway.core import sizes
 from thruway.core.sizes import Symbol, as_symbol
 from thruway.loops.ir import Axis, Buffer, Cast, Compute, Expr, Extern, IndexValue, Literal, Load, Node, Scan, Update, Within
-from thruway.schedule.depend import changed_buffers, read_buffers, root, values_of
+from thruway.schedule.depend import changed_buffers, is_pinned, read_buffers, root, values_of
 from thruway.schedule.rewrite import cost, is_size, loads, rewrite, strip_reduce, walk, weigh
 
 CHEAP = 3          # additions: computing this again from one load costs less than a round trip through memory
@@ -197,14 +197,14 @@ def _at(definition: Compute, load: Load, ranges: sizes.Ranges) -> Expr:
 
 
 def drop_dead(nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str]) -> list[Node]:
-    """Without nodes whose results nobody reads. In-place writes stay, and so do library calls that write in place."""
+    """Without nodes whose results nobody reads. In-place writes stay, and so do library calls that write in place or are pinned."""
     live = {root(name, buffers) for name in outputs}
     result: list[Node] = []
     for node in reversed(nodes):
         writes = node.outs if isinstance(node, Extern) else () if isinstance(node, Update) else (node.out,)
         changes = {root(c, buffers) for c in changed_buffers(node)}
-        outside = any(buffers[c].kind != "temp" for c in changes)
-        if outside or changes & live or any(root(w, buffers) in live for w in writes):
+        stays = is_pinned(node) or any(buffers[c].kind != "temp" for c in changes)
+        if stays or changes & live or any(root(w, buffers) in live for w in writes):
             result.append(node)
             live |= {root(b, buffers) for b in read_buffers(node)}
     return result[::-1]

@@ -8,6 +8,8 @@ from functools import cache
 import torch
 from torch._ops import OpOverload
 
+from thruway.core.random import RANDOM
+
 # In-place operators that change sizes and strides but no element.
 METADATA_INPLACE = frozenset({
     "aten::t_", "aten::transpose_", "aten::squeeze_", "aten::squeeze_.dim", "aten::squeeze_.dims", "aten::unsqueeze_", "aten::as_strided_",
@@ -16,12 +18,6 @@ METADATA_INPLACE = frozenset({
 })
 # Schemas that say nothing of the alias or the write.
 _UNSAID_FRESH = frozenset({"aten::lift_fresh"})
-RANDOM = frozenset({
-    "bernoulli", "bernoulli_", "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "normal", "normal_",
-    "uniform", "uniform_", "random", "random_", "exponential", "exponential_", "cauchy_", "log_normal_", "geometric_", "multinomial",
-    "native_dropout", "poisson", "binomial", "rrelu_with_noise", "rrelu_with_noise_", "normal_functional", "_standard_gamma",
-    "_sample_dirichlet", "cauchy", "log_normal", "geometric",
-})
 
 
 @dataclass(frozen=True, slots=True)
