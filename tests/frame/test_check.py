@@ -76,8 +76,14 @@ def test_relations_evaluate_as_core_sizes_does(size, s, t, operator, offset):
         assert (made.check(function, (torch.ones(s, t), None)) is not None) == expected
 
 
+def test_a_size_binds_ints_from_two(core):
+    made = program(core, Guard("size", X, S), Guard("relation", X, (S, "<", 5)))
+    answers = [made.check(plain, (value,)) is not None for value in (2, 4, 5, 1, 0, -3, 1 << 61, 1 << 62, 1 << 80, True, 2.0)]
+    assert answers == [True, True] + [False] * 9
+
+
 def test_an_unbound_symbol_is_a_bug(core):
-    with pytest.raises(CompilerBug, match="bound by no tensor guard"):
+    with pytest.raises(CompilerBug, match="bound by no guard"):
         program(core, Guard("relation", X, (S, "<", 3)))
 
 

@@ -30,6 +30,7 @@ SHOWN = {
     "not_same_object": (Global("g"), "x is not g"),
     "no_overlap": (Global("g"), "x shares no memory with g"),
     "truth": (False, "bool(x) is False"),
+    "size": (symbol("s0"), "x is an int: s0"),
     "relation": ((symbol("s0"), "<=", 7), "s0 <= 7"),
 }
 

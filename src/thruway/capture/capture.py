@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +17,14 @@ from thruway.capture.known_calls import KNOWN
 from thruway.capture.locals import LazyLocals
 from thruway.capture.resume import Break, emit_break
 from thruway.capture.state import Frame, Input, Namespace, State
-from thruway.capture.values.base import Constant, DictValue, TensorValue, TupleValue
+from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorValue, TupleValue
 from thruway.capture.values.effect import record
 from thruway.capture.wrap import cell_value, wrap
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.settings import Settings
 from thruway.frame.guard import GlobalState, GuardSet
 from thruway.frame.source import Attr, Cell, DictAttr, Global, Item, Local, Source, show
+from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceMode, TraceTensor
 from thruway.shapes.traits import Traits
 
@@ -35,20 +36,20 @@ def capture(
     arguments: Sequence[Any],
     modes: GlobalState,
     settings: Settings,
-    dynamic: Iterable[tuple[Source, int]] = (),
+    dynamic: Container[tuple[Source, int | None]] = frozenset(),
     compile_function: Callable[[types.FunctionType], Callable[..., Any]] | None = None,
     is_continuation: bool = False,
 ) -> Captured:
     """Captures one call of `function`. `arguments` are bound, in co_varnames order (*args as a tuple, **kwargs as a dict).
 
-    `dynamic` dimensions become symbolic. At an instruction that cannot be captured, `finish` runs it in plain Python and carries on in
+    `dynamic` dimensions, and numbers (None in place of a dimension), become symbolic. At an instruction that cannot be captured, `finish` runs it in plain Python and carries on in
     continuations, each passed through `compile_function`; without that (fullgraph), and where the frame's state cannot be rebuilt,
     Unsupported says that the frame must run eager whole. Nothing that a user could see happens,
     torch's modes included. `is_continuation`: `function` came to `compile_function` itself. `Captured.finish` takes the arguments, the function's closure cells, and the graph's outputs.
     """
     if function.__code__.co_flags & GENERATORS:
         raise Unsupported("TW113", f"generators and coroutines as compiled functions are left to Python: {function.__name__}")
-    state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, frozenset(dynamic), is_continuation=is_continuation)
+    state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, dynamic, is_continuation=is_continuation)
     grad = torch.is_grad_enabled()
     broken = None
     try:
@@ -95,9 +96,9 @@ def _statistics_written(op: Any, args: tuple) -> tuple[int, ...]:
 def _guard_overlap(state: State) -> None:
     """What is written shares no memory with another input: metadata would not show it."""
     for one in state.inputs:
-        if id(one.value.trace.root) in state.written:
+        if isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written:
             for other in state.inputs:
-                if other is not one:
+                if other is not one and isinstance(other.value, TensorValue):
                     _guard_apart(state, one.value, other.value)
 
 
@@ -148,7 +149,9 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
 
 
 def _graph_input(state: State, one: Input) -> GraphInput:
-    value: TensorValue = one.value
+    value = one.value
+    if isinstance(value, SizeValue):
+        return GraphInput(one.node.name, value.source, bare(value.size))
     meta = value.trace.meta
     is_weight = is_module_tensor(value.source) and id(value.trace.root) not in state.written
     return GraphInput(one.node.name, value.source, replace(meta, requires_grad=value.real.requires_grad), is_weight)

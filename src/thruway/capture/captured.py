@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch.fx import GraphModule
 
 from thruway.core.errors import BreakReason
+from thruway.core.sizes import SizeLike
 from thruway.frame.guard import GuardSet
 from thruway.frame.source import Source
 from thruway.shapes.meta import TensorMeta
@@ -15,11 +16,11 @@ from thruway.shapes.meta import TensorMeta
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One placeholder of the graph, in order. `weight`: reached through a module's parameters or buffers and not written."""
+    """One placeholder of the graph, in order: a tensor, or an integer where `meta` is a size. `weight`: reached through a module's parameters or buffers and not written."""
 
     name: str
     source: Source
-    meta: TensorMeta
+    meta: TensorMeta | SizeLike
     weight: bool = False
 
 

@@ -20,7 +20,7 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.effects import Build, Step, Write
 from thruway.capture.state import Namespace, State
-from thruway.capture.tensors import size_node, tensor_node
+from thruway.capture.tensors import tensor_node
 from thruway.capture.values.base import (
     CellValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue,
     SliceValue, TensorValue, TupleValue, Value, ViewValue,
@@ -29,7 +29,9 @@ from thruway.capture.values.effect import expose
 from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RowIterator
 from thruway.capture.values.iterators import iterator_at
 from thruway.core.errors import CompilerBug
+from thruway.core.sizes import show, symbols
 from thruway.frame import source as S
+from thruway.shapes.symbolic import bare
 
 _COUNT = itertools.count()
 LITERALS = (int, str, bytes, type(None), bool)
@@ -47,6 +49,7 @@ class Emitter:
         self.prologue: list[str] = []
         self.body: list[str] = []
         self.source_names: dict[S.Source, str] = {}
+        self.symbols: set[str] = set()
         self.names: dict[Value, str] = {}
         self.outputs: list[torch.fx.Node] = []
         self.output_names: dict[torch.fx.Node, str] = {}
@@ -65,7 +68,7 @@ class Emitter:
         name = self.source_names.get(source)
         if name is None:
             text = self.source_text(source)
-            name = self.source_names[source] = f"s{len(self.source_names)}"
+            name = self.source_names[source] = f"f{len(self.source_names)}"
             self.prologue.append(f"{name} = {text}")
         return name
 
@@ -143,7 +146,19 @@ class Emitter:
         return name
 
     def size(self, value: SizeValue) -> str:
-        return self.output(size_node(self.state, value))
+        """Python arithmetic on the numbers and tensor sizes that the symbols stand for."""
+        size = bare(value.size)
+        for symbol in sorted(symbols(size), key=str):
+            self.symbol(symbol.name)
+        return f"({show(size)})"
+
+    def symbol(self, name: str) -> None:
+        """Loads what a size symbol stands for into the variable of its name."""
+        if name not in self.symbols:
+            self.symbols.add(name)
+            owner, dim = self.state.symbols[name]
+            place = self.source(owner.source)
+            self.prologue.append(f"{name} = {place}" if dim is None else f"{name} = {place}.shape[{dim}]")
 
     def constant_value(self, value: Constant) -> str:
         obj = value.value

@@ -7,7 +7,7 @@ Python code returns `Inline(frame)`; nested calls in rare protocols go through `
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -119,7 +119,7 @@ class Namespace:
 
 @dataclass(slots=True)
 class Input:
-    """A tensor found outside that the graph reads."""
+    """A tensor or number found outside that the graph reads."""
 
     value: Any
     node: torch.fx.Node
@@ -136,7 +136,7 @@ class State:
     runner: Callable[..., Value]
     finish_frame: Callable[..., Value]
     generator_runner: Callable[..., Value]
-    dynamic: frozenset = frozenset()
+    dynamic: Container = frozenset()
     graph: torch.fx.Graph = field(default_factory=torch.fx.Graph)
     guards: dict[Any, Guard] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
@@ -153,6 +153,7 @@ class State:
     lines: dict[Any, UserLine] = field(default_factory=dict)
     marker: Marker | None = None
     is_continuation: bool = False
+    number_inputs: dict[Source, Any] = field(default_factory=dict)
     lookups: dict[Any, Any] = field(default_factory=dict)
     by_trace: dict[int, Value] = field(default_factory=dict)
 

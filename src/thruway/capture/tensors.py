@@ -229,13 +229,17 @@ def to_node(state: State, value: Value) -> Any:
 def tensor_node(state: State, value: TensorValue) -> torch.fx.Node:
     """The tensor's node; one found outside becomes an input when it is first used."""
     if value.node is None:
-        graph = state.graph
-        last = state.inputs[-1].node if state.inputs else graph._root
-        with graph.inserting_after(last):
-            value.node = graph.create_node("placeholder", _input_name(state, value))
+        value.node = _input_node(state, value)
         value.node.meta["example_value"] = value.trace
-        state.inputs.append(Input(value, value.node))
     return value.node
+
+
+def _input_node(state: State, value: TensorValue | SizeValue) -> torch.fx.Node:
+    last = state.inputs[-1].node if state.inputs else state.graph._root
+    with state.graph.inserting_after(last):
+        node = state.graph.create_node("placeholder", _input_name(state, value))
+    state.inputs.append(Input(value, node))
+    return node
 
 
 def _input_name(state: State, value: TensorValue) -> str:
@@ -268,9 +272,16 @@ def _term_node(state: State, monomial: tuple, coefficient: int) -> Any:
 def _atom_node(state: State, atom: Any) -> Any:
     if isinstance(atom, Symbol):
         tensor, dim = state.symbols[atom.name]
+        if dim is None:
+            return _number_node(state, tensor)
         return _size_call(state, torch.ops.aten.sym_size.int, tensor_node(state, tensor), dim)
     function = ATOM_FUNCTIONS[type(atom)]
     return _size_call(state, function, expression_node(state, atom.left), expression_node(state, atom.right))
+
+
+def _number_node(state: State, value: SizeValue) -> torch.fx.Node:
+    known = next((one.node for one in state.inputs if one.value is value), None)
+    return known if known is not None else _input_node(state, value)
 
 
 ATOM_FUNCTIONS: dict[type, Callable[..., Any]] = {FloorDiv: operator.floordiv, Mod: operator.mod, Max: torch.sym_max, Min: torch.sym_min}

@@ -22,16 +22,17 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import Namespace, State
 from thruway.capture.values.base import (
     FALSE, NONE, TRUE, CellValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue,
-    SetValue, TensorValue, TupleValue, Value,
+    SetValue, SizeValue, TensorValue, TupleValue, Value,
 )
 from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
 from thruway.frame.source import Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source, show
 from thruway.shapes.meta import TensorMeta
-from thruway.shapes.symbolic import comparable
+from thruway.shapes.symbolic import comparable, is_symbolic, symint
 from thruway.shapes.trace_tensor import TraceTensor, from_meta, meta_of
 
 BY_VALUE = frozenset({int, float, complex, str, bytes, range, torch.device, torch.Size})
+SIZE_LIMIT = 1 << 62
 BY_IDENTITY = (
     type, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ModuleType,
     types.GetSetDescriptorType, types.MemberDescriptorType, types.ClassMethodDescriptorType, torch.dtype, torch.layout, torch.memory_format,
@@ -49,6 +50,8 @@ def wrap(state: State, obj: Any, source: Source, guarded: bool = False) -> Value
         return NONE if obj is None else TRUE if obj else FALSE
     cls = type(obj)
     if cls in BY_VALUE:
+        if state.dynamic and cls is int and (source, None) in state.dynamic and 2 <= obj < SIZE_LIMIT:
+            return _size_input(state, obj, source)
         if not guarded:
             state.guard("equal", source, obj)
         return Constant(obj, source)
@@ -64,6 +67,19 @@ def wrap(state: State, obj: Any, source: Source, guarded: bool = False) -> Value
     state.by_id[id(obj)] = value
     state.keep.append(obj)
     return value
+
+
+def _size_input(state: State, obj: int, source: Source) -> SizeValue:
+    """A number that changes between calls: a symbol that its guard binds. Symbols are at least 2, as traced sizes are."""
+    known = state.number_inputs.get(source)
+    if known is None:
+        name = f"s{len(state.symbols)}"
+        known = state.number_inputs[source] = SizeValue(symint(symbol(name), state.facts))
+        known.source = source
+        state.symbols[name] = (known, None)
+        state.facts.hints[name] = obj
+        state.guard("size", source, symbol(name))
+    return known
 
 
 def _maker_for(cls: type) -> Callable[..., Value]:
@@ -107,12 +123,12 @@ def _trace_input(state: State, value: TensorValue, source: Source) -> TraceTenso
         raise unsupported(state, "TW108", obj.layout)
     meta = meta_of(obj)
     dims = [dim for dim in range(obj.dim()) if (source, dim) in state.dynamic and obj.shape[dim] > 1]
-    if dims:
+    if dims and is_dense(meta):
         meta = symbolic_meta(state, value, meta, dims)
     keys = torch._C._dispatch_keys(obj).raw_repr()
     state.guard("tensor", source, TensorExpectation(type(obj), meta.dtype, meta.device, meta.requires_grad, meta.sizes, meta.strides, keys))
     state.guards.pop(("type", source), None)                # the tensor guard says it too
-    trace = make_trace(obj, comparable(meta, state.facts) if dims else meta)
+    trace = make_trace(obj, comparable(meta, state.facts) if is_symbolic(meta) else meta)
     state.by_trace[id(trace)] = value
     return trace
 
@@ -126,13 +142,25 @@ def symbolic_meta(state: State, value: TensorValue, meta: TensorMeta, dims: list
         state.symbols[name] = (value, dim)
         state.facts.hints[name] = meta.sizes[dim]
         sizes[dim] = symbol(name)
-    step, real = 1, 1
-    for dim in sorted(range(len(sizes)), key=lambda d: (meta.strides[d], meta.sizes[d])):
-        if meta.strides[dim] != real:
-            raise unsupported(state, "TW118", show(value.source))
+    step = 1
+    for dim in _inner_first(meta):
         strides[dim] = step
-        step, real = mul(step, sizes[dim]), real * meta.sizes[dim]
+        step = mul(step, sizes[dim])
     return replace(meta, sizes=tuple(sizes), strides=tuple(strides))
+
+
+def _inner_first(meta: TensorMeta) -> list[int]:
+    return sorted(range(len(meta.sizes)), key=lambda dim: (meta.strides[dim], meta.sizes[dim]))
+
+
+def is_dense(meta: TensorMeta) -> bool:
+    """Whether the strides follow from the sizes: each is the product of the sizes inside."""
+    step = 1
+    for dim in _inner_first(meta):
+        if meta.strides[dim] != step:
+            return False
+        step *= meta.sizes[dim]
+    return True
 
 
 def make_trace(tensor: torch.Tensor, meta: TensorMeta) -> TraceTensor:

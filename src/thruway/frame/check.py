@@ -167,6 +167,8 @@ class _Builder:
             case "type_lookup":
                 name, found = expected
                 self._check("type_lookup", at, 0, (name,) if found is MISSING else (name, found), index)
+            case "size":
+                self._check("size", at, self.symbols.setdefault(_symbol_of(expected).name, len(self.symbols)), None, index)
             case "length" | "truth":
                 self._check(guard.kind, at, int(expected), None, index)
             case "same_object" | "not_same_object" | "no_overlap":
@@ -227,7 +229,7 @@ class _Builder:
         match node:
             case Symbol(name):
                 if name not in self.symbols:
-                    raise CompilerBug("frame", f"the size {name} in a guard is bound by no tensor guard")
+                    raise CompilerBug("frame", f"the size {name} in a guard is bound by no guard")
                 return SYMBOL, self.symbols[name]
             case FloorDiv() | Mod() | Max() | Min():
                 code = {FloorDiv: FLOORDIV, Mod: MOD, Max: MAX, Min: MIN}[type(node)]

@@ -163,6 +163,8 @@ def _show_expected(guard: Guard) -> str:
             return guard.expected.__name__
         case "same_object" | "not_same_object" | "no_overlap":
             return show(guard.expected)
+        case "size":
+            return "an int from 2"
         case "relation":
             return " ".join(map(str, guard.expected))
         case _:

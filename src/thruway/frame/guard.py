@@ -27,7 +27,8 @@ KINDS = (
     "not_same_object",  # expected: another Source
     "no_overlap",     # expected: another Source; two tensors whose memory must not overlap
     "truth",          # expected: bool(source) for an exact builtin type
-    "relation",       # expected: (left, operator, right) over size symbols bound by tensor guards; operator in ==, !=, <, <=
+    "size",           # expected: a Size symbol; an exact int from 2 to 2**62 - 1, which it binds
+    "relation",       # expected: (left, operator, right) over size symbols bound by tensor and size guards; operator in ==, !=, <, <=
 )
 
 MISSING = "<missing>"     # in type_lookup guards: no class along the MRO has the name

@@ -55,6 +55,8 @@ def _condition(guard: Guard) -> str:
             return f"{place} shares no memory with {show(expected)}"
         case "truth":
             return f"bool({place}) is {expected}"
+        case "size":
+            return f"{place} is an int: {sizes.show(expected)}"
         case "relation":
             left, operator, right = expected
             return f"{sizes.show(left)} {operator} {sizes.show(right)}"

@@ -154,6 +154,13 @@ def base_of(source: Source) -> Source | None:
             raise TypeError(f"not a source: {source!r}")
 
 
+def root_of(source: Source) -> Source:
+    """What `source` is reached from in the end."""
+    while (base := base_of(source)) is not None:
+        source = base
+    return source
+
+
 def show(source: Source) -> str:
     """The source as the user would write it."""
     match source:

@@ -268,6 +268,16 @@ static int evaluate(const int64_t *words, Py_ssize_t count, const int64_t *symbo
     return 1;
 }
 
+/* An exact int in the range that traced sizes have (shapes/symbolic.py) gives the symbol its value. */
+static int binds_size(PyObject *value, int64_t *symbol)
+{
+    int overflow;
+    if (!PyLong_CheckExact(value))
+        return 0;
+    *symbol = PyLong_AsLongLongAndOverflow(value, &overflow);
+    return !overflow && *symbol >= 2 && *symbol < INT64_C(1) << 62;
+}
+
 static int relation_holds(const Relation *relation, const int64_t *symbols)
 {
     int64_t left, right;
@@ -295,6 +305,7 @@ int tw_run_check(const Step *step, PyObject *const *registers, int64_t *symbols)
     case CHECK_IS_WEAK: return PyWeakref_GET_OBJECT(arg) == value && value != Py_None;
     case CHECK_EQUAL: return same_constant(value, arg);
     case CHECK_LENGTH: return length_of(value) == step->b;
+    case CHECK_SIZE: return binds_size(value, &symbols[step->b]);
     case CHECK_DICT_KEYS: return has_keys(value, arg);
     case CHECK_ABSENT: return lacks(value, arg);
     case CHECK_CODE: return has_code(value, arg);

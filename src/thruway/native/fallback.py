@@ -37,7 +37,7 @@ class GuardProgram:
     """GuardProgram(steps, inputs, symbols=0): see native/guard.c; every pass is a full one."""
 
     def __init__(self, steps: tuple[Step, ...], inputs: tuple[int, ...], symbols: int = 0):
-        known = _LOADS.keys() | _CHECKS.keys() | {"relation", "tensor"}
+        known = _LOADS.keys() | _CHECKS.keys() | {"relation", "tensor", "size"}
         for step in steps:
             if step[0] not in known:
                 raise ValueError(f"no guard step {step[0]!r}")
@@ -78,6 +78,9 @@ def _holds(step: Step, registers: list[object], symbols: list[int]) -> bool:
     match name:
         case "tensor":
             return _tensor_holds(registers[a], argument, symbols)
+        case "size":
+            symbols[b] = registers[a]
+            return type(registers[a]) is int and 2 <= registers[a] < 1 << 62
         case "relation":
             left, operator, right = argument
             return _RELATIONS[operator](_evaluate(left, symbols), _evaluate(right, symbols))

@@ -45,7 +45,7 @@ static const char *step_names[STEP_CODES] = {
     "local", "function", "const", "cell", "globals", "builtins", "attr", "dict_attr", "item", "dict_key", "type",
     "closure", "default", "kwdefault", "weak", "method_self", "method_function", "function_globals", "getattr",
     "is_type", "is", "is_weak", "equal", "length", "dict_keys", "has_not", "absent", "code", "same",
-    "not_same", "no_overlap", "truth", "type_lookup", "ordered_keys", "python", "tensor", "relation",
+    "not_same", "no_overlap", "truth", "type_lookup", "ordered_keys", "python", "size", "tensor", "relation",
 };
 
 static int is_check(StepCode code) { return code >= FIRST_CHECK; }
@@ -142,7 +142,7 @@ static int status_of_load(const GuardProgram *p, const Armed *armed, int index)
 /* Whether a check that held must hold again while its registers are stable. */
 static int is_lasting(const GuardProgram *p, const Armed *armed, const Step *step)
 {
-    if (step->code == CHECK_TENSOR || step->code == CHECK_RELATION || step->code == CHECK_PYTHON)
+    if (step->code == CHECK_TENSOR || step->code == CHECK_SIZE || step->code == CHECK_RELATION || step->code == CHECK_PYTHON)
         return 0;
     if (step->code == CHECK_HAS_NOT || step->code == CHECK_ABSENT || step->code == CHECK_DICT_KEYS || step->code == CHECK_TYPE_LOOKUP)
         return is_settled(p, armed, step);
@@ -201,7 +201,7 @@ static int arm(const GuardProgram *p, Armed *armed, PyObject *const *registers)
             slow = status == SLOW;
             lasting = status == STABLE || status == BOUND;
         }
-        if (slow && step->tensor && !step->tensor->exact)
+        if (slow && (step->code == CHECK_SIZE || (step->tensor && !step->tensor->exact)))
             return 0;
         if (slow)
             armed->slow[armed->slow_count++] = i;
@@ -412,6 +412,8 @@ static int parse_step(GuardProgram *p, PyObject *row, Step *step, int defined)
     if ((uses_a(step) && (step->a < 0 || step->a >= defined)) || (uses_b(step) && (step->b < 0 || step->b >= defined)) || step->a < 0 || step->b < 0
         || (!is_check(step->code) && step->out != defined))
         return PyErr_Format(PyExc_ValueError, "guard step %R reads or writes a register out of order", row), -1;
+    if (step->code == CHECK_SIZE && step->b >= p->symbols)
+        return PyErr_Format(PyExc_ValueError, "a size binds one of %d symbols", p->symbols), -1;
     if (step->code == CHECK_TENSOR && !(step->tensor = tw_parse_tensor(step->arg, p->symbols)))
         return -1;
     if (step->code == CHECK_RELATION && !(step->relation = tw_parse_relation(step->arg, p->symbols)))

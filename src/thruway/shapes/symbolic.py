@@ -268,7 +268,9 @@ def symint(size: object, facts: Facts | None = None) -> object:
     return size
 
 
-def is_symbolic(meta: TensorMeta) -> bool:
+def is_symbolic(meta: TensorMeta | SizeLike) -> bool:
+    if not isinstance(meta, TensorMeta):
+        return type(meta) is not int
     return any(type(n) is not int for n in meta.sizes) or any(type(n) is not int for n in meta.strides) or type(meta.offset) is not int
 
 

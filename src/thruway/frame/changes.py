@@ -1,0 +1,50 @@
+"""What differs between the calls that an entry is for and one that missed it: the sizes and numbers that the next capture keeps symbolic."""
+
+from __future__ import annotations
+
+from types import FunctionType
+
+import torch
+
+from thruway.frame.check import compile_check
+from thruway.frame.entries import Record
+from thruway.frame.guard import Guard, GuardSet
+from thruway.frame.source import Made, Source, root_of
+from thruway.frame.state import read_state
+
+Change = tuple[Source, int | None]       # a tensor's dimension, or None: the number, or the length, at the source
+NUMBERS = (int, float)
+
+
+def changes(record: Record, function: FunctionType, arguments: tuple[object, ...]) -> set[Change]:
+    """Everything that a guard of `record` fixes to a number and that is another one in this call."""
+    guards = [guard for guard in record.guards.guards if _fixes_number(guard)]
+    found: set[Change] = set()
+    for guard, value in zip(guards, _load(guards, function, arguments)):
+        found |= _differences(guard, value)
+    return found
+
+
+def _fixes_number(guard: Guard) -> bool:
+    if isinstance(root_of(guard.source), Made):
+        return False
+    return guard.kind in ("tensor", "length") or (guard.kind == "equal" and type(guard.expected) in NUMBERS)
+
+
+def _load(guards: list[Guard], function: FunctionType, arguments: tuple[object, ...]) -> tuple[object, ...]:
+    """The values at the guards' sources; nothing where one of them is gone."""
+    loads = compile_check(GuardSet(read_state(), ()), [guard.source for guard in guards]).program
+    return loads.check(function, arguments) or ()
+
+
+def _differences(guard: Guard, value: object) -> set[Change]:
+    match guard.kind:
+        case "tensor" if isinstance(value, torch.Tensor) and value.dim() == len(guard.expected.sizes):
+            sizes = zip(guard.expected.sizes, value.shape)
+            return {(guard.source, dim) for dim, (old, new) in enumerate(sizes) if type(old) is int and old != new}
+        case "equal" if type(value) is type(guard.expected) and value != guard.expected:
+            return {(guard.source, None)}
+        case "length" if type(value) is list and len(value) != guard.expected:
+            return {(guard.source, None)}
+        case _:
+            return set()
