@@ -39,8 +39,10 @@ from thruway.schedule.depend import root
 from thruway.schedule.phases import phase_values
 from thruway.schedule.rewrite import children, is_size, own_sizes, walk
 
+FULL = 264                  # programs that keep a large GPU busy: two per multiprocessor
 RESIDENT = 16384            # elements of a row that one program keeps in registers
 INT32_LIMIT = 2**31
+SHORT = frozenset({"bfloat16", "float16"})
 SCANNED = frozenset({"sum", "prod", "min", "max"})
 
 HEADER = """\
@@ -97,7 +99,7 @@ class _Printer:
         self.has_rows = any(p.inner for p in self.phases)
         self.resident = type(self.row) is int and self.row <= RESIDENT
         self.lines: list[str] = []
-        self.names: dict[tuple[object, str], str] = {}
+        self.names: dict[tuple[object, ...], str] = {}
         self.count = 0
         self.masks: dict[tuple[Axis, ...], str] = {}
         self.rows: dict[str, str] = {}            # scratch buffer → the block that holds it
@@ -106,6 +108,8 @@ class _Printer:
         self.row_variables = {let.var for p in self.phases if p.inner for let in p.lets if kernel.scan is None}
         self.row_variables |= {r.var for p in self.phases for r in p.reductions if kernel.scan is not None}
         self.stored: dict[tuple[str, tuple[Index, ...]], tuple[str, str]] = {}     # what this program put where, still in registers
+        self.reduced: dict[tuple[str, str, str, str], str] = {}    # what is reduced already in these registers, by the first's variable
+        self.rough: set[int] = set()              # expressions that are rounded to a short float at once
         self.varying: dict[int, bool] = {}
         self.alive: list[Expr] = []               # keeps the ids in `varying` theirs
         self.checks = False
@@ -152,15 +156,18 @@ class _Printer:
 
     def guesses(self) -> tuple[Config, ...]:
         if not self.has_rows:
-            block = 1024 if _weight(self.points) >= 1 << 20 else 256
-            return (Config(block, 1, 4), Config(512, 1, 4), Config(2048, 1, 8))
-        if self.resident:
-            r = _power_of_two(self.row)
-            x = max(1, min(8, 2048 // r)) if self.inner_is_contiguous() else max(1, min(64, 4096 // r))
-            warps = min(16, max(1, r * x // 512))
-            others = (Config(max(1, x // 2), r, warps), Config(x * 2, r, min(16, warps * 2)), Config(1, r, min(16, max(4, r // 1024))))
-            return (Config(x, r, warps), *others)
-        return (Config(1, 2048, 8), Config(1, 4096, 16), Config(4, 512, 8), Config(16, 128, 8))
+            count = _weight(self.points)
+            block = 1024 if count >= 1 << 20 else 256 if count >= FULL * 256 else 128
+            return (Config(block, 1, 4), Config(512, 1, 4), Config(2048, 1, 8), Config(256, 1, 2))
+        if not self.resident:
+            return (Config(1, 2048, 8), Config(1, 4096, 16), Config(4, 512, 8), Config(16, 128, 8))
+        r = _power_of_two(self.row)
+        x = max(1, min(8, 2048 // r)) if self.inner_is_contiguous() else max(1, min(64, 4096 // r))
+        while x > 1 and _weight(self.points) < FULL * x and self.inner_is_contiguous():
+            x //= 2                                # rather more programs than more work for each
+        warps = min(16, max(1, r * x // 256 if r * x <= 1024 else r * x // 512))
+        others = (Config(max(1, x // 2), r, warps), Config(x * 2, r, min(16, warps * 2)), Config(x, r, min(32, warps * 2)), Config(x, r, max(1, warps // 2)))
+        return (Config(x, r, warps), *others)
 
     def inner_is_contiguous(self) -> bool:
         """Whether some load or store runs along the inner axis with stride 1."""
@@ -228,6 +235,10 @@ class _Printer:
 
     def reduce_block(self, reduction: Reduction, mask: str) -> None:
         value = self.value(reduction.value, mask)
+        same = self.reduced.setdefault((reduction.op, reduction.dtype, value, mask), reduction.var)
+        if same != reduction.var:
+            self.variables[reduction.var] = self.variables[same]
+            return
         identity = IDENTITY(reduction.op, reduction.value.dtype if reduction.op in ("argmin", "argmax") else reduction.dtype)
         self.emit(f"{reduction.var} = {reduce_call(reduction.op, f'tl.where({mask}, {self.cast_text(value, reduction)}, {identity})', 'r')}")
         self.variables[reduction.var] = reduction.var
@@ -328,7 +339,8 @@ class _Printer:
         if mask.startswith("rm") and not self.varies_along_row(expr):
             mask = "xm"
         stable = not isinstance(expr, Load) or expr.buffer not in self.kernel.writes
-        key = (expr, mask)
+        rough = id(expr) in self.rough
+        key = (expr, mask, rough)
         if stable and key in self.names:
             return self.names[key]
         name = self.named(self.expression(expr, mask))
@@ -352,6 +364,17 @@ class _Printer:
             self.alive.append(expr)
         return known
 
+    def round_at_once(self, expr: Expr) -> None:
+        """Marks `expr`, whose result is rounded to a short float, and what feeds it without cancellation: a few units in float32's
+        last place do not show."""
+        if not isinstance(expr, Op) or id(expr) in self.rough:
+            return
+        self.rough.add(id(expr))
+        self.alive.append(expr)
+        if expr.name in ("div", "mul", "neg") or (expr.name == "add" and all(map(_is_positive, expr.args))):
+            for x in expr.args:
+                self.round_at_once(x)
+
     def named(self, text: str) -> str:
         if text.isidentifier():
             return text
@@ -361,6 +384,7 @@ class _Printer:
         return name
 
     def expression(self, expr: Expr, mask: str) -> str:
+        rough = id(expr) in self.rough
         match expr:
             case Literal(value, dtype):
                 return literal(value, dtype)
@@ -371,8 +395,10 @@ class _Printer:
             case IndexValue(size, dtype):
                 return f"tl.cast({self.size(size)}, {TYPES[dtype]})"
             case Op(name, args, dtype):
-                return operator(name, [self.value(a, mask) for a in args], [a.dtype for a in args], dtype)
+                return operator(name, [self.value(a, mask) for a in args], [a.dtype for a in args], dtype, rough)
             case Cast(x, dtype):
+                if dtype in SHORT and x.dtype == "float32":
+                    self.round_at_once(x)
                 return self.cast(self.value(x, mask), x.dtype, dtype)
             case Within(conditions, then, other, _):
                 return self.within(conditions, then, other, mask)
@@ -470,6 +496,10 @@ def _show_atom(node) -> str:
             return f"tl.minimum({sizes.show(left, _show_atom)}, {sizes.show(right, _show_atom)})"
         case _:
             raise TypeError(f"not an atom of a size: {node!r}")
+
+
+def _is_positive(x: Expr) -> bool:
+    return isinstance(x, Literal) and x.value > 0 or isinstance(x, Op) and x.name in ("exp", "exp2", "sigmoid")
 
 
 def _remainder(a: str, b: str) -> str:

@@ -29,6 +29,12 @@ _PLAIN = {
 }
 _FLOAT_ONLY = {"sqrt": "tl.sqrt_rn({0})", "reciprocal": "tl.div_rn(1.0, {0})", "sigmoid": "tl.div_rn(1.0, 1.0 + libdevice.exp(-{0}))"}
 
+_ROUGH = {
+    "div": "({0} / {1})", "exp": "tl.exp({0})", "sigmoid": "(1.0 / (1.0 + tl.exp(-{0})))",
+    "tanh": "tl.where(tl.abs({0}) < 0.02, {0} - {0} * {0} * {0} * 0.33333333, 1.0 - 2.0 / (1.0 + tl.exp(2.0 * {0})))",
+    "reciprocal": "(1.0 / {0})",
+}
+
 # Combining functions. min and max keep NaN, as torch's do; the arg forms prefer NaN, then the smaller index.
 COMBINE = """\
 @triton.jit
@@ -91,9 +97,12 @@ def literal(value: bool | int | float | complex, dtype: str) -> str:
     return f"tl.full([1], {text}, {TYPES[dtype]})"
 
 
-def operator(name: str, args: list[str], kinds: list[str], dtype: str) -> str:
-    """Text of one operator on named values. Unsupported names what Triton lacks."""
+def operator(name: str, args: list[str], kinds: list[str], dtype: str, rough: bool = False) -> str:
+    """Text of one operator on named values. Unsupported names what Triton lacks. `rough`: the result is rounded to a short float
+    at once, so a few units in float32's last place are free."""
     kind = kinds[-1]
+    if rough and kind == "float32" and name in _ROUGH:
+        return _ROUGH[name].format(*args)
     floating = kind.startswith(("float", "bfloat"))
     if name in ("min", "max", "fmin", "fmax") and not floating:
         return f"tl.{'minimum' if name.endswith('min') else 'maximum'}({args[0]}, {args[1]})"

@@ -9,6 +9,7 @@ from torch.fx import Graph, Node
 
 from thruway.core.sizes import product
 from thruway.graph.rewrite import Context, Emitter, Storages, aten, bind, copied, is_contiguous, is_op, meta, output_values, replace, same_layout, settled
+from thruway.shapes.meta import TensorMeta, contiguous_strides
 
 DTYPES = frozenset({"bfloat16", "float16", "float32"})
 
@@ -53,7 +54,9 @@ def _select(node: Node, context: Context) -> None:
     value = meta(node)
     rows = emit.view(a.input, (product(value.sizes[:-1]), meta(a.input).sizes[-1]))
     weight = emit(aten.t.default, a.weight)
-    made = emit(aten._addmm_activation.default, a.bias, rows, weight, use_gelu=use_gelu)
+    flat = product(value.sizes[:-1]), value.sizes[-1]
+    known = TensorMeta(flat, contiguous_strides(flat), value.dtype, value.device)
+    made = emit.known(known, aten._addmm_activation.default, a.bias, rows, weight, use_gelu=use_gelu)
     replace(activation, emit.view(made, value.sizes))
     if not node.users:
         node.graph.erase_node(node)

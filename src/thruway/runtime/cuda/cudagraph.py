@@ -8,8 +8,10 @@ user keeps is ever overwritten. Recordings share one memory pool per device: the
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 
@@ -21,17 +23,50 @@ RECORDINGS = 8             # per program: a step whose weights keep moving is no
 WARM_RUNS = 2
 MICROSECONDS_PER_LAUNCH = 4.0
 COPY_MICROSECONDS, COPIED_BYTES_PER_MICROSECOND = 4.0, 2.0e6
+_Made = TypeVar("_Made")
 WAITING_TAGS = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
 
 class _Pool:
-    """The graph memory of one device, its recording stream, and who used it last."""
+    """The graph memory of one device, its recording stream, and who used it last. `anchor` is a graph that stays: torch gives up a
+    pool whose last graph is gone."""
 
     def __init__(self, device: torch.device):
         self.handle = torch.cuda.graph_pool_handle()
+        self.device = device
         self.stream = torch.cuda.Stream(device)
         self.last_stream: int | None = None
         self.done = torch.cuda.Event()
+        self.anchor, _ = self.record(lambda: torch.zeros(1, device=device))
+
+    def record(self, run: Callable[[], _Made]) -> tuple[torch.cuda.CUDAGraph, _Made]:
+        """Records `run` on a stream of its own; this thread's other streams and other threads go on. Nothing is collected meanwhile:
+        freeing a graph or an event would spoil the recording."""
+        graph = torch.cuda.CUDAGraph()
+        current = torch.cuda.current_stream(self.device)
+        self.stream.wait_stream(current)
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            with torch.cuda.stream(self.stream):
+                graph.capture_begin(pool=self.handle, capture_error_mode="thread_local")
+                try:
+                    made = run()
+                finally:
+                    graph.capture_end()
+        finally:
+            if collects:
+                gc.enable()
+        current.wait_stream(self.stream)
+        return graph, made
+
+    def recover(self) -> None:
+        """After a recording that failed: torch's generator must hear the end of one, or it refuses to draw."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(torch.cuda.Stream(self.device)):
+            graph.capture_begin(capture_error_mode="thread_local")
+            torch.zeros(1, device=self.device)
+            graph.capture_end()
 
 
 _pools: dict[int, _Pool] = {}
@@ -153,26 +188,16 @@ class _Recording:
             self.has_expanded = any(0 in static[i].stride() for i in moving)
             self.static = [dense(static[i]) for i in moving]
             self._copy_inputs(inputs)
-            outputs = self._capture(program, static)
+            try:
+                self.graph, outputs = self.pool.record(lambda: program(static))
+            except Exception:
+                self.pool.recover()
+                raise
         self.slots, self.written = program.launch.outputs, program.written
         self.own = {slot: out for slot, out in zip(self.slots, outputs) if slot >= len(inputs)}
         self.own_dense = [dense(own) for own in self.own.values()]
         self.outputs_expanded = any(0 in own.stride() for own in self.own.values())
         self.kept = tuple(t for i, t in enumerate(inputs) if i not in moving)      # fixed addresses stay valid
-
-    def _capture(self, program: CudaProgram, static: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """Records on a stream of its own; this thread's other streams and other threads go on."""
-        self.graph = torch.cuda.CUDAGraph()
-        current = torch.cuda.current_stream(program.device)
-        self.pool.stream.wait_stream(current)
-        with torch.cuda.stream(self.pool.stream):
-            self.graph.capture_begin(pool=self.pool.handle, capture_error_mode="thread_local")
-            try:
-                outputs = program(static)
-            finally:
-                self.graph.capture_end()
-        current.wait_stream(self.pool.stream)
-        return outputs
 
     def _copy_inputs(self, inputs: Sequence[torch.Tensor]) -> None:
         if self.moving:

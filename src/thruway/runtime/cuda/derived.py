@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 Make = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]
 
@@ -24,7 +25,7 @@ class OptimizerSteps:
     def start(self) -> None:
         if not self.is_counting:
             self.is_counting = True
-            torch.optim.optimizer.register_optimizer_step_post_hook(self._step)
+            register_optimizer_step_post_hook(self._step)
 
     def _step(self, *_: object) -> None:
         self.count += 1

@@ -1,0 +1,186 @@
+"""Compiled functions on a GPU against eager there: values, effects, kept outputs, replays at random, memory, refusals."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import thruway
+from thruway.pipeline import journal
+
+pytestmark = pytest.mark.gpu
+MODES = ("default", "reduce-overhead", "max-autotune-no-cudagraphs")
+
+
+def rows(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(sizes, device="cuda", dtype=dtype)
+
+
+FUNCTIONS: dict[str, tuple[Callable, Callable[[], tuple]]] = {
+    "pointwise": (lambda x, y: torch.sigmoid(x) * y + x.tanh(), lambda: (rows(33, 65), rows(33, 65))),
+    "broadcast": (lambda x, y: (x[:, None] - y).abs().sqrt() * 3, lambda: (rows(7, 5), rows(5))),
+    "softmax": (lambda x: x.softmax(-1) + 1, lambda: (rows(19, 1000),)),
+    "long_softmax": (lambda x: x.softmax(-1), lambda: (rows(3, 50257),)),
+    "layer_norm": (lambda x, w: F.gelu(F.layer_norm(x, (64,), w)), lambda: (rows(5, 9, 64), rows(64))),
+    "column_sum": (lambda x: (x * x).sum(0), lambda: (rows(513, 70),)),
+    "all_sum": (lambda x: x.exp().sum(), lambda: (rows(300, 300),)),
+    "mean_var": (lambda x: (x - x.mean(-1, keepdim=True)) / x.var(-1, keepdim=True), lambda: (rows(40, 77),)),
+    "argmax": (lambda x: (x.argmax(-1), x.amax(0)), lambda: (rows(40, 77),)),
+    "cumsum": (lambda x: x.cumsum(-1) * 2, lambda: (rows(4, 3000),)),
+    "transpose_cat": (lambda x, y: torch.cat((x.T, y), 0) * 2, lambda: (rows(6, 10), rows(3, 6))),
+    "embedding": (lambda w, i: F.embedding(i, w) + 1, lambda: (rows(50, 12), torch.randint(0, 50, (4, 6), device="cuda"))),
+    "gather": (lambda x, i: x.gather(1, i).sum(-1), lambda: (rows(8, 30), torch.randint(0, 30, (8, 5), device="cuda"))),
+    "index_add": (lambda x, i: torch.zeros(10, 4, device=x.device).index_add(0, i, x), lambda: (rows(20, 4), torch.arange(20, device="cuda") % 10)),
+    "where_mask": (lambda x: torch.where(x > 0, x, 0.1 * x).masked_fill(x > 2, -1.0), lambda: (rows(100, 3),)),
+    "integers": (lambda x: (x // 3, x % 5, x << 1, (x * 7).float() / 2), lambda: (torch.arange(-20, 20, device="cuda"),)),
+    "low_precision": (lambda x, y: (x * y + x).softmax(-1), lambda: (rows(12, 40, dtype=torch.bfloat16), rows(12, 40, dtype=torch.bfloat16))),
+    "matmul_chain": (lambda x, w: F.relu(x @ w) @ w + x, lambda: (rows(16, 16), rows(16, 16))),
+    "pad_roll": (lambda x: F.pad(x, (1, 2)).roll(1, -1) * x.size(-1), lambda: (rows(5, 8),)),
+    "views": (lambda x: x.view(4, 2, 6).permute(2, 0, 1).reshape(6, 8) + 1, lambda: (rows(8, 6),)),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_recording_fails():
+    """Refusals are fine, failures are not."""
+    yield
+    failed = [event.detail for event in journal.events if event.kind == "cuda_graph_refused" and "failed" in event.detail]
+    bugs = [event.detail for event in journal.events if event.kind == "bug"]
+    thruway.reset()
+    assert not failed and not bugs, (failed, bugs)
+
+
+def assert_close(got: object, want: object) -> None:
+    if isinstance(want, torch.Tensor):
+        assert got.shape == want.shape and got.dtype == want.dtype and got.stride() == want.stride() and got.device == want.device
+        torch.testing.assert_close(got, want, rtol=2e-2 if want.dtype == torch.bfloat16 else 2e-5, atol=1e-2 if want.dtype == torch.bfloat16 else 1e-5,
+                                   equal_nan=True)
+        return
+    assert len(got) == len(want)
+    for a, b in zip(got, want):
+        assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_give_what_eager_gives(name):
+    function, make = FUNCTIONS[name]
+    compiled = thruway.compile(function)
+    thruway.reset()
+    for _ in range(4):
+        args = make()
+        with torch.no_grad():
+            assert_close(compiled(*args), function(*args))
+    left = [f"{event.kind}: {event.detail} {event.reason}" for event in journal.events if event.kind in ("bug", "eager")]
+    assert not left, left
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_outputs_that_are_kept_are_never_overwritten(mode):
+    compiled = thruway.compile(lambda x: ((x @ x).relu(), x.sum(-1).exp(), x * 2), mode=mode)
+    xs = [torch.full((32, 32), 0.01 * k, device="cuda") for k in range(8)]
+    with torch.no_grad():
+        kept = [compiled(x) for x in xs]
+    for x, outs in zip(xs, kept):
+        assert_close(outs, ((x @ x).relu(), x.sum(-1).exp(), x * 2))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_written_inputs_are_written_once_per_call(mode):
+    def step(state, x):
+        state.add_(x.sum(-1, keepdim=True))
+        state.mul_(0.5)
+        return (state @ state.T).softmax(-1) @ x
+
+    compiled = thruway.compile(step, mode=mode)
+    ours, theirs = rows(16, 8), None
+    theirs = ours.clone()
+    with torch.no_grad():
+        for k in range(6):
+            x = rows(16, 8) + k
+            version = ours._version
+            assert_close(compiled(ours, x), step(theirs, x))
+            assert_close(ours, theirs)
+            assert ours._version > version
+
+
+def test_random_numbers_are_eagers():
+    def draw(x):
+        return F.dropout(x @ x, 0.5, True) + torch.rand_like(x)
+
+    compiled, x = thruway.compile(draw, mode="reduce-overhead"), rows(64, 64)
+    with torch.no_grad():
+        torch.manual_seed(3)
+        want = [draw(x) for _ in range(6)]
+        torch.manual_seed(3)
+        got = [compiled(x) for _ in range(6)]
+    for a, b in zip(got, want):
+        assert_close(a, b)
+
+
+def test_a_thousand_random_calls_equal_eager_and_memory_stays_flat():
+    net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 32)).cuda().eval()
+    compiled, dice, kept = thruway.compile(net, mode="reduce-overhead"), random.Random(0), []
+    held = []
+    with torch.no_grad():
+        for turn in range(1000):
+            x = rows(dice.choice((1, 3, 8, 16)), 32)
+            out = compiled(x)
+            assert torch.allclose(out, net(x), rtol=1e-4, atol=1e-5), turn
+            if dice.random() < 0.2:
+                kept.append((out, out.clone()))
+            if turn == 250 or turn == 999:
+                held.append(torch.cuda.memory_allocated() - sum(a.numel() * 8 for a, _ in kept))
+            if len(kept) > 20:
+                kept.pop(0)
+    assert all(torch.equal(a, b) for a, b in kept)
+    assert held[1] - held[0] < 1 << 20, held
+
+
+def test_streams_share_recordings_safely():
+    compiled = thruway.compile(lambda x: (x @ x).softmax(-1) @ x, mode="reduce-overhead")
+    x = rows(256, 256)
+    want = (x @ x).softmax(-1) @ x
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    torch.cuda.synchronize()
+    with torch.no_grad():
+        for _ in range(20):
+            for stream in streams:
+                with torch.cuda.stream(stream):
+                    out = compiled(x)
+                stream.synchronize()
+                assert torch.allclose(out, want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_changed_weight_is_folded_again():
+    net = torch.nn.Sequential(torch.nn.Conv2d(8, 16, 3, padding=1), torch.nn.BatchNorm2d(16), torch.nn.ReLU()).cuda().bfloat16().eval()
+    compiled, x = thruway.compile(net), rows(2, 8, 12, 12, dtype=torch.bfloat16)
+    with torch.no_grad():
+        for k in range(5):
+            assert (compiled(x).float() - net(x).float()).abs().max() < 0.1
+            net[0].weight.mul_(1.1)
+            net[1].running_mean.add_(0.1)
+
+
+def test_an_index_out_of_range_is_reported_at_a_later_call():
+    compiled = thruway.compile(lambda w, i: w[i] * 2)
+    w, good, bad = rows(5, 3), torch.tensor([1, -1], device="cuda"), torch.tensor([1, 7], device="cuda")
+    with torch.no_grad():
+        assert_close(compiled(w, good), w[good] * 2)
+        compiled(w, bad)
+        torch.cuda.synchronize()
+        with pytest.raises(IndexError, match="out of range"):
+            compiled(w, good)
+        assert_close(compiled(w, good), w[good] * 2)
+
+
+def test_cpu_scalars_are_read_anew_in_every_call():
+    compiled = thruway.compile(lambda x, s: (x * s).softmax(-1) @ x + s, mode="reduce-overhead")
+    x = rows(8, 8)
+    with torch.no_grad():
+        for k in range(5):
+            s = torch.tensor(float(k))
+            assert_close(compiled(x, s), (x * s).softmax(-1) @ x + s)
