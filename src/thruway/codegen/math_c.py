@@ -55,14 +55,17 @@ TWI long tw_floormod(long a, long b) { long r = a % b; return r + (r != 0 && (r 
 
 TWI float tw_b2f(unsigned short b) { return tw_bits_uf((unsigned)b << 16); }
 
+/* masks, not branches: compilers follow a test for NaN into the functions before and behind, and then cannot vectorise the loop */
+TWI unsigned tw_nan_mask(float f) { return -(unsigned)(f != f); }
+
 TWI unsigned short tw_f2b(float f) {
-    unsigned u = tw_bits_fu(f), r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-    return (unsigned short)(f != f ? 0x7fc0 : r);
+    unsigned u = tw_bits_fu(f), r = (u + 0x7fff + ((u >> 16) & 1)) >> 16, nan = tw_nan_mask(f);
+    return (unsigned short)(r | (nan & 0x7fc0u));
 }
 
 TWI float tw_round_b(float f) {
-    unsigned u = tw_bits_fu(f), r = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;
-    return tw_bits_uf(f != f ? 0x7fc00000u : r);
+    unsigned u = tw_bits_fu(f), r = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u, nan = tw_nan_mask(f);
+    return tw_bits_uf(r | (nan & 0x7fc00000u));
 }
 
 TWI float tw_h2f(unsigned short h) {
@@ -217,8 +220,8 @@ TWI float tw_expm1(float x) {
     near = __builtin_fma(near, c, 1.6666666666666666e-1); near = __builtin_fma(near, c, 0.5); near = __builtin_fma(near, c * c, c);
     double far = tw_exp2_wide(c * 1.44269504088896340736) - 1.0;
     float y = (float)(__builtin_fabs(c) < 0.5 ? near : far);
-    y = x > 88.8f ? __builtin_inff() : y;
-    return x != x || x == 0.f ? x : y;
+    y = __builtin_copysignf(x > 88.8f ? __builtin_inff() : y, x);
+    return x != x ? x : y;
 }
 
 TWI float tw_log(float x) {
@@ -248,7 +251,8 @@ TWI float tw_log1p(float x) {
     float y = (float)(__builtin_fabs(c) < 0.25 ? near : far);
     y = x == -1.f ? -__builtin_inff() : y;
     y = x < -1.f ? __builtin_nanf("") : y;
-    return x != x || x == __builtin_inff() || x == 0.f ? x : y;
+    y = x == __builtin_inff() ? x : y;
+    return x != x ? x : y;
 }
 
 TWI float tw_sigmoid(float x) { return 1.0f / (1.0f + tw_exp(-x)); }
@@ -261,7 +265,7 @@ TWI float tw_tanh(float a) {
     near = __builtin_fmaf(near, s, -5.39293028e-2f); near = __builtin_fmaf(near, s, 1.33329779e-1f); near = __builtin_fmaf(near, s, -3.33333224e-1f);
     near = near * s;
     near = __builtin_fmaf(near, a, a);
-    return a == 0.f || a != a ? a : t < 0.9f ? near : __builtin_copysignf(far, a);
+    return __builtin_copysignf(t < 0.9f ? near : far, a);
 }
 
 TWI float tw_erf(float a) {
@@ -361,7 +365,8 @@ TWI double tw_atan_wide(double x) {
 TWI float tw_atan(float x) {
     float a = __builtin_fabsf(x);
     float y = (float)tw_atan_wide(a > 1e30f ? 1e30 : a != a ? 0.0 : (double)a);
-    return x != x || x == 0.f ? x : __builtin_copysignf(y, x);
+    y = __builtin_copysignf(y, x);
+    return x != x ? x : y;
 }
 
 TWI float tw_asin(float x) {
@@ -385,7 +390,8 @@ TWI float tw_asinh(float x) {
     near = __builtin_fma(near, q, 0.2222222222222222); near = __builtin_fma(near, q, 0.2857142857142857); near = __builtin_fma(near, q, 0.4);
     near = __builtin_fma(near, q, 0.6666666666666666); near = __builtin_fma(near, q, 2.0);
     float y = (float)(u < 0.25 ? near * v : tw_log2_wide(1.0 + u) * 0.69314718055994530942);
-    return x != x || x == 0.f || a == __builtin_inf() ? x : __builtin_copysignf(y, x);
+    y = __builtin_copysignf(a == __builtin_inf() ? __builtin_inff() : y, x);
+    return x != x ? x : y;
 }
 
 TWI float tw_acosh(float x) {
