@@ -152,7 +152,7 @@ def _graph_input(state: State, one: Input) -> GraphInput:
     value = one.value
     if isinstance(value, SizeValue):
         return GraphInput(one.node.name, value.source, bare(value.size))
-    meta = value.trace.meta
+    meta = value.found_meta
     is_weight = is_module_tensor(value.source) and id(value.trace.root) not in state.written
     return GraphInput(one.node.name, value.source, replace(meta, requires_grad=value.real.requires_grad), is_weight)
 

@@ -15,13 +15,14 @@ from thruway.schedule.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A kernel as printed: its symbol, the buffers its pointers are, the values of its sizes."""
+    """A kernel as printed: its symbol, the buffers its pointers are, the values of its sizes, the buffers it writes."""
 
     symbol: str
     pointers: tuple[str, ...]
     sizes: tuple[SizeLike, ...]
     checks: bool
     writes_input: bool
+    writes: tuple[str, ...] = ()
 
 
 def launch_list(plan: Plan, derived: Sequence[Printed | Extern], steps: Sequence[Printed | Extern]) -> launch.LaunchList:
@@ -31,26 +32,28 @@ def launch_list(plan: Plan, derived: Sequence[Printed | Extern], steps: Sequence
 class _Flattener:
     def __init__(self, plan: Plan):
         self.plan = plan
-        self.slots: dict[str, int] = {name: k for k, name in enumerate(plan.inputs)}
-        self.ready = set(plan.inputs)
+        self.constants = tuple(name for name, buffer in plan.buffers.items() if buffer.kind == "constant" and buffer.alias is None)
+        self.slots: dict[str, int] = {name: k for k, name in enumerate((*plan.inputs, *self.constants))}
+        self.ready = set(self.slots)
         self.out: list[launch.Step] = []
 
     def build(self, derived: Sequence[Printed | Extern], steps: Sequence[Printed | Extern]) -> launch.LaunchList:
         for step in derived:
             self.step(step)
         derived_steps, self.out = tuple(self.out), []
-        made = {name for name in self.ready if name not in self.plan.inputs}
+        kept = {root(name, self.plan.buffers) for name in self.ready} - set(self.plan.inputs)
+        made = {name for name in self.ready if name not in self.plan.inputs and name not in self.constants}
         for step in steps:
             self.step(step)
-        outputs = tuple(self.whole(name) for name in self.plan.outputs)
+        outputs = tuple(self.leaving(name, kept) for name in self.plan.outputs)
         used = self.used_by(steps) | {root(n, self.plan.buffers) for n in self.plan.outputs}
-        kept = tuple(sorted(self.slots[n] for n in made if n in used or root(n, self.plan.buffers) in used))
+        derived_slots = tuple(sorted(self.slots[n] for n in made if n in used or root(n, self.plan.buffers) in used))
         return launch.LaunchList(
             inputs=tuple(launch.Input(k, self.spec(n), self.plan.buffers[n].kind == "weight") for k, n in enumerate(self.plan.inputs)),
             symbols=self.bindings(),
-            constants=(),
+            constants=tuple((self.slots[n], self.spec(n), self.plan.buffers[n].data) for n in self.constants),
             derived=derived_steps,
-            derived_slots=kept,
+            derived_slots=derived_slots,
             steps=tuple(self.out),
             outputs=outputs,
             arena_bytes=self.plan.arena_bytes,
@@ -90,7 +93,8 @@ class _Flattener:
             for name in step.pointers:
                 self.memory(name)
             pointers = tuple(self.slot(n) for n in step.pointers)
-            self.out.append(launch.Kernel(step.symbol, pointers, step.sizes, step.checks, step.writes_input))
+            writes = tuple(dict.fromkeys(self.slot(n) for n in step.writes if n in self.plan.inputs))
+            self.out.append(launch.Kernel(step.symbol, pointers, step.sizes, step.checks, step.writes_input, writes))
         else:
             self.call(step)
 
@@ -114,6 +118,15 @@ class _Flattener:
             self.ready.add(name)
         return self.slot(name)
 
+    def leaving(self, name: str, kept: set[str]) -> int:
+        """The slot of an output: of a copy where the tensor stays with the compiled graph."""
+        slot = self.whole(name)
+        if root(name, self.plan.buffers) not in kept:
+            return slot
+        copy = self.slot(f"a copy of {name}")
+        self.out.append(launch.Call("aten::clone", (launch.SlotRef(slot),), (), (copy,)))
+        return copy
+
     def call(self, step: Extern) -> None:
         for name in buffers_in((step.args, tuple(v for _, v in step.kwargs))):
             self.whole(name)
@@ -127,7 +140,8 @@ class _Flattener:
             return
         slots = tuple(self.slot(n) for n in outs)
         self.ready |= set(outs)
-        self.out.append(launch.Call(step.op, args, kwargs, slots, writes_input))
+        specs = tuple(self.spec(n) for n in outs) if step.op.startswith("aten::") else ()     # other libraries' packed layouts have none
+        self.out.append(launch.Call(step.op, args, kwargs, slots, writes_input, specs))
 
     def argument(self, value: object) -> object:
         match value:

@@ -63,7 +63,8 @@ class _Kernels:
 
     def take(self, kernel: Kernel) -> Printed:
         buffers = self.plan.buffers
-        writes_input = any(buffers[root(w, buffers)].kind != "temp" for w in kernel.writes)
+        written = tuple(dict.fromkeys(root(w, buffers) for w in kernel.writes))
+        writes_input = any(buffers[w].kind != "temp" for w in written)
         kernel, fixed = lift_coordinates(kernel, buffers)
         key, storages = structure(kernel, buffers)
         key = (*key, writes_input)
@@ -71,7 +72,7 @@ class _Kernels:
             self.known[key] = self._print(kernel, buffers, storages)
         symbol, order, size_symbols, checks = self.known[key]
         scalars = tuple(fixed.get(s, atom(s)) for s in size_symbols)
-        return Printed(symbol, tuple(storages[k] for k in order), scalars, checks, writes_input)
+        return Printed(symbol, tuple(storages[k] for k in order), scalars, checks, writes_input, written)
 
     def _print(self, kernel: Kernel, buffers: Mapping[str, Buffer], storages: tuple[str, ...]):
         printed = print_kernel(PLACEHOLDER, kernel, buffers, self.target)

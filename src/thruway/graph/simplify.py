@@ -84,7 +84,10 @@ def _typed(tree: Any) -> Any:
 
 
 def _may_share(kept: Node, node: Node, storages: Storages) -> bool:
-    """One tensor may stand for both: views of one storage always, else where neither is written and at most one is returned."""
+    """One tensor may stand for both: views of one storage unless the caller gets both, else where neither is written and at most one
+    is returned."""
+    if _leaves(kept) and _leaves(node):
+        return False
     if alias_arguments(node.target)[0]:
         return True
     if storages.is_written(kept) or storages.is_written(node):
@@ -122,7 +125,7 @@ def _is_idle(node: Node, storages: Storages) -> bool:
     source = _source(node)
     if not isinstance(source, Node) or (meta(source).sizes, meta(source).dtype) != (meta(node).sizes, meta(node).dtype):
         return False
-    if storages.is_written(source) or storages.is_written(node):
+    if storages.is_written(source) or storages.is_written(node) or _leaves(node) and (_leaves(source) or source.op == "placeholder"):
         return False
     return bool(alias_arguments(node.target)[0]) or _copy_is_unseen(node, source, storages)
 
@@ -132,6 +135,11 @@ def _copy_is_unseen(node: Node, source: Node, storages: Storages) -> bool:
     if not storages.escapes(node):
         return True
     return not storages.escapes(source) and all(root.op != "placeholder" and not _is_kept(root) for root in storages.roots[source])
+
+
+def _leaves(node: Node) -> bool:
+    """Whether the caller gets the very tensor: a view of it that he gets too is another one."""
+    return any(user.op == "output" for user in node.users)
 
 
 def _is_kept(node: Node) -> bool:

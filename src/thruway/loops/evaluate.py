@@ -92,6 +92,13 @@ def bind(names: Sequence[str], buffers: Mapping[str, Buffer], inputs: Sequence[A
     return values
 
 
+def _held(data: bytes, dtype: str) -> Array:
+    """The elements that `data` holds."""
+    if dtype == "bfloat16":
+        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return np.frombuffer(data, NUMPY[dtype]).copy()
+
+
 @dataclass(slots=True)
 class Scope:
     """What names mean inside an expression: axes as arrays that broadcast over `shape`, scalars computed before, and where to look."""
@@ -144,7 +151,7 @@ class Machine:
 
     def _flat(self, name: str, extent: int, dtype: str) -> Array:
         if name not in self.storage:
-            self.storage[name] = np.full(extent, 77, NUMPY[dtype])
+            self.storage[name] = _held(self.buffers[name].data, dtype) if self.buffers[name].data else np.full(extent, 77, NUMPY[dtype])
         return self.storage[name]
 
     def step(self, node: Node | Kernel) -> None:

@@ -19,7 +19,7 @@ below one Cast. Buffers are named; a Compute defines its buffer once, an Update 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from thruway.core.errors import UserLine
 from thruway.core.sizes import Size, SizeLike, symbol
@@ -152,7 +152,8 @@ Index = SizeLike | Expr
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """`strides` in elements, or None while scheduling may still choose. `kind`: input, weight, constant, temp.
-    `alias` names the buffer whose storage this one shares (a view made for a library call or an output), with `offset`."""
+    `alias` names the buffer whose storage this one shares (a view made for a library call or an output), with `offset`.
+    `data`: what a constant's memory holds, from its first to its last element."""
 
     name: str
     dtype: str
@@ -162,6 +163,7 @@ class Buffer:
     device: str = "cpu"
     alias: str | None = None
     offset: SizeLike = 0
+    data: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ which fusion later inlines; where a view feeds an Extern or leaves the program i
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -67,7 +68,7 @@ class _Lowering:
 
     def _constant(self, node) -> None:
         meta = node.meta["value"]
-        self.b.buffers[node.name] = Buffer(node.name, meta.dtype, meta.sizes, meta.strides, "constant", meta.device)
+        self.b.buffers[node.name] = Buffer(node.name, meta.dtype, meta.sizes, meta.strides, "constant", meta.device, data=_bytes(node.meta["constant"]))
         self.values[node] = Tensor(node.name, meta)
 
     def _call(self, node) -> None:
@@ -221,6 +222,13 @@ class _Lowering:
         live.update(self.inputs)
         kept = {name: buffer for name, buffer in buffers.items() if name in live}
         return Program(tuple(self.inputs), kept, nodes, tuple(self.outputs), derived)
+
+
+def _bytes(tensor) -> bytes:
+    """What lies between the first and the end of the last element of a tensor in the host's memory."""
+    tensor = tensor.detach().cpu()
+    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) if tensor.numel() else 0
+    return ctypes.string_at(tensor.data_ptr(), span * tensor.element_size()) if span else b""
 
 
 def _live_nodes(nodes: list[Node], buffers: dict[str, Buffer], live: set[str]) -> tuple[Node, ...]:

@@ -240,7 +240,7 @@ def _check(x: CheckIndex, ranges: Ranges) -> Expr:
 def merge_equal(nodes: Sequence[Node], program: Program) -> tuple[tuple[Node, ...], frozenset[str]]:
     """The nodes less every Compute that an earlier one equals, whose readers now read that one, and the names that went. What is written
     in place, seen from outside or by name in a library call stays as it is."""
-    changing = {name for node in nodes for name in _changed(node)}
+    changing = {name for node in nodes for changed in _changed(node) for name in _storage(changed, program)}
     fixed = {b.alias for b in program.buffers.values() if b.alias} | set(program.outputs) | changing | _named_elsewhere(nodes)
     renamed: dict[str, str] = {}
     first: dict[tuple, str] = {}
@@ -254,6 +254,15 @@ def merge_equal(nodes: Sequence[Node], program: Program) -> tuple[tuple[Node, ..
                 continue
         kept.append(node)
     return tuple(kept), frozenset(renamed)
+
+
+def _storage(name: str, program: Program) -> list[str]:
+    """All buffers that share memory with `name`."""
+    def owner(one: str) -> str:
+        alias = program.buffers[one].alias
+        return one if alias is None else owner(alias)
+
+    return [one for one in program.buffers if owner(one) == owner(name)]
 
 
 def _changed(node: Node) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from itertools import count
 from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE
 from thruway.core.sizes import SizeLike, Symbol
-from thruway.loops.ir import Buffer, Compute, Extern, Load, Node, Scan, Update
+from thruway.loops.ir import Buffer, Compute, Extern, Load, Node, Reduce, Scan, Update
 from thruway.schedule.depend import members, predecessors, read_buffers, root, values_of, written_buffers
 from thruway.schedule.plan import Prediction
 from thruway.schedule.rewrite import is_size, loads, strip_reduce, weigh
@@ -201,8 +201,16 @@ class Fuser:
         reduce, _ = strip_reduce(node.value) if isinstance(node, Compute) else (None, None)
         if reduce is not None:
             over = _symbols(group.maps[i][Symbol(a.name)] for a in reduce.axes)
-            return "full" if over == inner and own == everything - inner else None
+            return "full" if over == inner and own == everything - inner and self._counts_alike(group, i, reduce) else None
         return "full" if own == everything else "outer" if own == everything - inner else None
+
+    def _counts_alike(self, group: Group, i: int, reduce: Reduce) -> bool:
+        """Whether an argmin or argmax numbers its elements as the row does."""
+        if not reduce.op.startswith("arg"):
+            return True
+        inner = [a for a in group.space.axes if a.name in group.space.inner]
+        own = _position([(group.maps[i][Symbol(a.name)], a.extent) for a in reduce.axes])
+        return sizes.simplify(sizes.add(own, sizes.mul(_position([(a.index, a.extent) for a in inner]), -1)), group.space.ranges) == 0
 
     def _predict(self, first: Group, second: Group) -> None:
         shared = (first.writes & second.reads) | (first.reads & second.reads)
@@ -239,6 +247,14 @@ def _ordered(one: Coordinates, two: Coordinates, swap: bool) -> tuple[Coordinate
 
 def _symbols(values) -> set[Symbol]:
     return {s for value in values for s in sizes.symbols(value)}
+
+
+def _position(coordinates: Sequence[tuple[SizeLike, SizeLike]]) -> SizeLike:
+    """The row-major number of an element, from (coordinate, extent) pairs."""
+    position: SizeLike = 0
+    for at, extent in coordinates:
+        position = sizes.add(sizes.mul(position, extent), at)
+    return position
 
 
 def _same_extents(first: Space, second: Space) -> bool:

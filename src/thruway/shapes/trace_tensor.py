@@ -199,6 +199,7 @@ def _set_metadata(t: TraceTensor, meta: TensorMeta) -> None:
     if t._meta.sizes != meta.sizes or t._meta.strides != meta.strides:
         with torch._C._DisableTorchDispatch():
             _run_as_meta(torch.ops.aten.resize_.default, (t, meta.sizes), {})
+            _run_as_meta(torch.ops.aten.as_strided_.default, (t, meta.sizes, meta.strides), {})
         _refresh(t)
 
 

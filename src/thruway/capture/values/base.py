@@ -52,9 +52,9 @@ NOT_IMPLEMENTED = Constant(NotImplemented)
 
 class TensorValue(Value):
     """`trace` holds metadata only; of a tensor found outside it is made, and the metadata guarded, when it is first wanted.
-    `node` is the tensor's place in the graph, made when first used."""
+    `node` is the tensor's place in the graph, made when first used. `found_meta` is the metadata before any call changed it."""
 
-    __slots__ = ("known_trace", "make_trace", "node", "real")
+    __slots__ = ("found_meta", "known_trace", "make_trace", "node", "real")
 
     def __init__(self, trace: Any, node: Any = None, source: Source | None = None, real: Any = None):
         super().__init__(source)
@@ -65,6 +65,7 @@ class TensorValue(Value):
     def trace(self) -> Any:
         if self.known_trace is None:
             self.known_trace = self.make_trace()
+            self.found_meta = self.known_trace.meta
         return self.known_trace
 
     def __repr__(self) -> str:

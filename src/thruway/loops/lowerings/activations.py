@@ -22,7 +22,7 @@ def activation(formula: Callable[..., Expr]) -> Callable[..., Tensor]:
 
 
 def relu(x: Expr) -> Expr:
-    return op("max", x, like(0, x))
+    return op("max", like(0, x), x)
 
 
 def gelu(x: Expr, approximate: str = "none") -> Expr:

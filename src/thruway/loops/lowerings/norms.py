@@ -17,9 +17,13 @@ from thruway.shapes.meta import TensorMeta
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 
 
-def _inverse_deviation(b: Builder, squares: Tensor, number: Expr, eps: float) -> Tensor:
-    """1 / sqrt(variance + eps)."""
+def _inverse_deviation(b: Builder, squares: Tensor, number: Expr, eps: float, middle: Tensor | None = None) -> Tensor:
+    """1 / sqrt(variance + eps). With the mean `middle` it is nan where mean² or the squares overflow, as eager's running moments are."""
     variance = op("div", load_broadcast(squares, squares.rank), number)
+    if middle is not None:
+        mean = load_broadcast(middle, middle.rank)
+        large = op("add", load_broadcast(squares, squares.rank), op("mul", mean, mean))
+        variance = op("add", variance, op("mul", large, Literal(0.0, number.dtype)))
     return b.temp(squares.sizes, op("rsqrt", op("add", variance, Literal(eps, number.dtype))), "rstd")
 
 
@@ -34,7 +38,7 @@ def _normalize(b: Builder, x: Tensor, dims: Sequence[int], eps: float) -> tuple[
     """(x - mean) / deviation over `dims`, and the mean and inverse deviation with those dimensions kept."""
     wide = compute_dtype(x.dtype)
     middle, squares = moments(b, x, dims, wide)
-    rstd = _inverse_deviation(b, squares, count(x, dims, wide), eps)
+    rstd = _inverse_deviation(b, squares, count(x, dims, wide), eps, middle)
     away = op("sub", cast(load_broadcast(x, x.rank), wide), load_broadcast(middle, x.rank))
     return op("mul", away, load_broadcast(rstd, x.rank)), middle, rstd
 
@@ -100,7 +104,7 @@ def _group_norm(b: Builder, meta: TensorMeta, x: Tensor, groups: int, weight, bi
     at = axis_indices(len(split))
     grouped = b.temp(split, load(x, (at[0], at[1] * members + at[2], *at[3:])), "groups")
     middle, squares = moments(b, grouped, tuple(range(2, len(split))), wide)
-    rstd = _inverse_deviation(b, squares, count(grouped, range(2, len(split)), wide), eps)
+    rstd = _inverse_deviation(b, squares, count(grouped, range(2, len(split)), wide), eps, middle)
     at = axis_indices(x.rank)
     place = (at[0], floordiv(at[1], members), *([0] * (len(split) - 2)))
     away = op("sub", cast(load_broadcast(x, x.rank), wide), load(middle, place))

@@ -169,13 +169,14 @@ def _rounding_each(shortcut: Callable[[Expr, Callable], Expr], common: str) -> C
 
 
 def clamp(b: Builder, self: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """A value equal to a limit stays: 0 and -0 keep their signs."""
     limits = [x for x in (min, max) if x is not None]
 
     def build(x: Expr, *ends: Expr) -> Expr:
         rest = list(ends)
         if min is not None:
-            x = op("max", x, rest.pop(0))
-        return op("min", x, rest.pop(0)) if max is not None else x
+            x = op("max", rest.pop(0), x)
+        return op("min", rest.pop(0), x) if max is not None else x
     return elementwise(b, build, (self, *limits), common_type(b, (self, *limits)))
 
 
