@@ -24,6 +24,9 @@ PARTS = {
              "time decode 1", "time pointwise 64", "time tiny 1"),
     "cold": ("cold tiny 1", "cold resnet50 1", "cold transformer 1", "cold decoder 1"),
     "cases": ("cases",),
+    "call2": ("tests", "cases", "rates", "time transformer 1", "time resnet50 1", "time decoder 1", "time pointwise 64", "time transformer 32 none",
+              "time resnet50 32 none", "time llama 1 none", "time bert 8 none", "time decode 1 none", "cold tiny 1 thruway", "cold resnet50 1 thruway",
+              "cold decoder 1 thruway", "cold transformer 1 thruway"),
 }
 
 
@@ -109,7 +112,7 @@ def time_work(work, batch, seconds, peers):
     fn, make = works.build(work, "cuda", torch.bfloat16, batch)
     args = make(batch)
     row = {"kind": "time", "work": work, "batch": batch}
-    functions = {"eager": fn, "thruway": thruway.compile(fn), "thruway_ro": thruway.compile(fn, mode="reduce-overhead")}
+    functions = {"eager": fn, "thruway": thruway.compile(fn), "thruway_tuned": thruway.compile(fn, mode="max-autotune")}
     outs, first = {}, {}
     if "torch" in peers:
         functions["torch"] = torch.compile(fn)
@@ -137,13 +140,13 @@ def time_work(work, batch, seconds, peers):
     best = [n for n in ("torch", "torch_ro") if n in gpu]
     if best:
         peer = min(best, key=lambda n: row["ms"][n])
-        for ours in ("thruway", "thruway_ro"):
+        for ours in ("thruway", "thruway_tuned"):
             ratios = [a / b for a, b in zip(gpu[ours], gpu[peer])]
             row[f"{ours}_vs_{peer}"] = [round(v, 3) for v in (statistics.median(ratios), *median_interval(ratios))]
     row["journal"] = [f"{e.kind}: {e.function}: {e.detail or e.reason}"[:400] for e in pipeline.journal.events
                       if e.kind not in ("stage", "cache_hit", "cache_miss", "capture")][:12]
     row["stages"] = [f"{e.stage}={e.seconds:.2f}" for e in pipeline.journal.events if e.kind == "stage" and e.seconds > 0.05][:20]
-    row["steps"] = [step_shares(each) for each in made][:1]
+    row["steps"] = [step_shares(each) for each in made][-1:]
     return row
 
 
@@ -258,9 +261,9 @@ def run_child(arguments, limit, env=None):
     return {**json.loads(lines[-1]), "wall_s": round(time.perf_counter() - began, 1)}
 
 
-def cold(work, batch, limit):
+def cold(work, batch, limit, compilers=("thruway", "torch")):
     row = {"kind": "cold", "work": work, "batch": batch}
-    for compiler in ("thruway", "torch"):
+    for compiler in compilers:
         cache = tempfile.mkdtemp()
         env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache + "/i", TRITON_CACHE_DIR=cache + "/t", THRUWAY_CACHE_DIR=cache + "/w")
         for phase in ("cold", "warm"):
@@ -333,7 +336,7 @@ def main():
                 if kind == "tests":
                     row = run_tests(out)
                 elif kind == "cold":
-                    row = cold(rest[0], int(rest[1]), min(left, 60))
+                    row = cold(rest[0], int(rest[1]), min(left, 60), rest[2:] or ("thruway", "torch"))
                 elif kind == "cases":
                     row = cases(a.cases)
                 elif kind == "rates":

@@ -20,6 +20,7 @@ from thruway.codegen.gpu_sources import GpuSource, GpuSources, generate_gpu
 from thruway.codegen.triton import Config
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.journal import Journal
+from thruway.core.launch import GpuKernel
 from thruway.core.passes import check_order, run_passes
 from thruway.core.settings import Settings
 from thruway.core.target import Target
@@ -34,7 +35,8 @@ from thruway.loops.simplify import simplify
 from thruway.loops.show import show as show_program
 from thruway.loops.verify import verify as verify_program
 from thruway.runtime.cuda.derived import KeptValues
-from thruway.runtime.cuda.load import GpuRunnable
+from thruway.runtime.cuda.load import GpuRunnable, driver
+from thruway.runtime.cuda.tune import Candidates, choose
 from thruway.schedule.build import build_plan
 from thruway.schedule.plan import Plan
 from thruway.shapes.meta import TensorMeta
@@ -67,13 +69,21 @@ def compile_on_gpu(
         sources = print_graph(split.main, target, str(device), settings, default_float, journal, name)
     kernels = GpuKernels(store, capability(device.index), lambda kind, detail: journal.add(kind, name, detail))
     with journal.time("compile", name):
-        made = kernels.get([kernel_job(each, each.source.configs[0]) for each in sources.kernels])
+        made = _kernels(sources, kernels, device, mode, lambda kind, text: _note(journal, name, kind, text))
     kept = None
     if split.derived is not None:
         derived = split.derived
         kept = KeptValues(lambda inputs: settled_values(derived, inputs), split.watched, lambda text: journal.add("repack", name, text))
     graphs = mode != "max-autotune-no-cudagraphs"
     return GpuRunnable(sources.launch, {k.symbol: k for k in made}, device, graphs, kept, lambda kind, text: _note(journal, name, kind, text))
+
+
+def _kernels(sources: GpuSources, kernels: GpuKernels, device: torch.device, mode: str, note: Callable[[str, str], None]) -> list[GpuKernel]:
+    """The kernels as the cost model guesses, or, where autotuning is asked for, as they measure best."""
+    if not mode.startswith("max-autotune") or not sources.kernels:
+        return kernels.get([kernel_job(each, each.source.configs[0]) for each in sources.kernels])
+    candidates = [Candidates(tuple(kernel_job(each, config) for config in each.source.configs), each.pointer_bytes) for each in sources.kernels]
+    return choose(candidates, kernels, driver(), device, note)
 
 
 def run_gpu_passes(graph: Graph, target: Target, journal: Journal, name: str, settings: Settings, derived_limit: int | None) -> Graph:

@@ -27,7 +27,7 @@ from thruway.core.settings import Settings
 
 _MAGIC = b"thruway1"
 _TAIL = struct.Struct("<I32s8s")             # length of the key's text, sha256 of payload and key's text, magic
-_SUFFIX = {"kernel": ".so", "graph": ".graph", "toolchain": ".json", "cubin": ".cubin"}
+_SUFFIX = {"kernel": ".so", "graph": ".graph", "toolchain": ".json", "cubin": ".cubin", "tune": ".tune"}
 _STALE_SECONDS = 3600                        # a temporary file this old was left by a killed process
 _TOUCH_SECONDS = 600                         # a use is noted at most this often
 

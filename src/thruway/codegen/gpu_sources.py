@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from thruway.codegen.launch_list import Printed, launch_list
 from thruway.codegen.sources import can_fail, kernel_hint
 from thruway.codegen.structure import lift_coordinates, structure
-from thruway.codegen.triton import RESIDENT, Config, TritonSource, print_kernel
+from thruway.codegen.triton import RESIDENT, TritonSource, print_kernel
 from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE
 from thruway.core.errors import Unsupported
@@ -21,19 +21,21 @@ from thruway.core.launch import Call, LaunchList, TensorSpec
 from thruway.core.sizes import SizeLike
 from thruway.loops.ir import Buffer, BufferRef, Extern, Kernel, Load, Store
 from thruway.schedule.depend import root
+from thruway.schedule.memory import byte_size
 from thruway.schedule.plan import Placement, Plan
 from thruway.schedule.rewrite import rewrite
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSource:
-    """One kernel: its text, the element type behind each pointer, whether indices need 64 bits, and the bytes it must move at
-    least (None where sizes are symbolic)."""
+    """One kernel: its text, the element type behind each pointer, whether indices need 64 bits, the bytes it must move at least and
+    those behind each pointer (None where sizes are symbolic)."""
 
     source: TritonSource
     dtypes: tuple[str, ...]
     wide: bool
     floor_bytes: int | None
+    pointer_bytes: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class _Kernels:
         source = print_kernel(replace(kernel, name=symbol), buffers)
         dtypes = tuple(buffers[name].dtype for name in source.pointers)
         wide = any(_elements(buffers[root(name, buffers)]) >= 2**31 for name in source.pointers)
-        self.kernels.append(GpuSource(source, dtypes, wide, _floor_bytes(kernel, buffers)))
+        self.kernels.append(GpuSource(source, dtypes, wide, _floor_bytes(kernel, buffers), _pointer_bytes(source, buffers)))
         return symbol, tuple(storages.index(root(p, buffers)) for p in source.pointers), source.sizes, can_fail(kernel)
 
     def _with_rows_in_memory(self, kernel: Kernel) -> Kernel:
@@ -137,6 +139,13 @@ def _floor_bytes(kernel: Kernel, buffers: Mapping[str, Buffer]) -> int | None:
     names = {root(name, buffers) for name in kernel.reads}, {root(name, buffers) for name in kernel.writes}
     counts = [sizes.mul(sizes.product(buffers[name].sizes), ITEMSIZE[buffers[name].dtype]) for group in names for name in group]
     return sum(counts) if all(type(count) is int for count in counts) else None
+
+
+def _pointer_bytes(source: TritonSource, buffers: Mapping[str, Buffer]) -> tuple[int, ...] | None:
+    """Bytes of the memory behind each pointer."""
+    owners = [buffers[root(name, buffers)] for name in source.pointers]
+    spans = [byte_size(owner) for owner in owners]
+    return tuple(spans) if all(type(span) is int for span in spans) else None
 
 
 def _with_scalars_on_device(plan: Plan, device: str) -> Plan:

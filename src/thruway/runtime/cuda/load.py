@@ -25,6 +25,13 @@ Note = Callable[[str, str], None]
 _drivers: list[Driver] = []
 
 
+def driver() -> Driver:
+    """This process's driver, opened at the first use."""
+    if not _drivers:
+        _drivers.append(Driver())
+    return _drivers[0]
+
+
 class GpuRunnable:
     """Called with the graph's inputs, gives the tuple of its outputs. `kept` makes further inputs from the weights, None where there are none."""
 
@@ -70,8 +77,6 @@ class GpuRunnable:
         return program(inputs)
 
     def _prepare(self, values: tuple[int, ...]) -> Callable[..., tuple[torch.Tensor, ...]]:
-        if not _drivers:
-            _drivers.append(Driver())
         sized = concrete(self.launch, dict(zip(self.names, values)))
-        program = CudaProgram(sized, self.kernels, self.operators, self.device, _drivers[0], self.flag)
+        program = CudaProgram(sized, self.kernels, self.operators, self.device, driver(), self.flag)
         return Replay(program, self.note) if self.graphs else program
