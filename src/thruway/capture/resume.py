@@ -206,8 +206,10 @@ class BreakEmitter(Emitter):
                 text = text.replace("(", "(p1, ", 1) if not text.endswith("()") else text.replace("()", "(p1)")
         line = self._instruction().position[0] or frame.code.co_firstlineno
         function = self.constant(step_function(frame, row, text, line))
-        operands = ", ".join("None" if value is NULL else self.value(value) for value in values)
-        return [f"t = {function}({operands})"]
+        called = [function, *("None" if value is NULL else self.value(value) for value in values)]
+        for error in reversed([each for one in self.broken.frames for each in one.handled]):
+            called = ["continue_handling", self.value(error), *called]
+        return [f"t = {called[0]}({', '.join(called[1:])})"]
 
     def _after_step(self) -> list[str]:
         """Goes on behind the instruction with its result `t`."""

@@ -19,6 +19,7 @@ from thruway.capture.values.mapping import complete, delete_key, read_key, recor
 from thruway.capture.values.mutate import add_member, append_item, remove_member, replace_items, update_set
 from thruway.capture.values.order import sort_values
 from thruway.capture.values.subscript import delete_item, get_item, set_item
+from thruway.capture.values.text import text_of
 from thruway.capture.values.types_ import python_type
 
 Args = list[Value]
@@ -69,15 +70,18 @@ def list_pop(state: State, target: ListValue, index: Value = Constant(-1)) -> Va
 
 
 def list_remove(state: State, target: ListValue, value: Value) -> None:
-    at = _position(state, target, value)
+    at = _position(state, target, value, method="remove")
     replace_items(state, target, target.items[:at] + target.items[at + 1:])
 
 
-def _position(state: State, target: Any, value: Value, start: int = 0) -> int:
+def _position(state: State, target: Any, value: Value, start: int = 0, method: str = "index") -> int:
     for i in range(start, len(target.items)):
         if equal(state, target.items[i], value):
             return i
-    raise_error(state, ValueError, f"{target.cls.__name__}.index(x): x not in {target.cls.__name__}")
+    name = target.cls.__name__
+    if target.cls is tuple or method == "remove" and target.cls is list:
+        raise_error(state, ValueError, f"{name}.{method}(x): x not in {name}")
+    raise_error(state, ValueError, f"{as_python(state, text_of(state, value, '__repr__'))} is not in {name}")
 
 
 def sequence_index(state: State, target: Any, value: Value, start: Value = Constant(0)) -> Value:

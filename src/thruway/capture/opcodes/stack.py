@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from thruway.bytecode.decode import Instruction
 from thruway.capture.breaks import unsupported
 from thruway.capture.locals import LazyLocals
@@ -38,7 +40,7 @@ def load_fast(state: State, frame: Frame, ins: Instruction) -> None:
     if value is None:
         value = frame.cells.get(ins.value)
         if value is None:
-            raise_error(state, UnboundLocalError, f"cannot access local variable '{ins.value}' where it is not associated with a value")
+            raise_unbound(state, ins.value)
     frame.stack.append(value)
 
 
@@ -58,7 +60,7 @@ def delete_fast(state: State, frame: Frame, ins: Instruction) -> None:
     if isinstance(frame.locals, LazyLocals) and frame.locals.forget(ins.value):
         return
     if frame.locals.pop(ins.value, None) is None:
-        raise_error(state, UnboundLocalError, f"cannot access local variable '{ins.value}' where it is not associated with a value")
+        raise_unbound(state, ins.value)
 
 
 def make_cell(state: State, frame: Frame, ins: Instruction) -> None:
@@ -88,7 +90,14 @@ def cell_content(state: State, cell: CellValue, name: str) -> Value:
 
 
 def load_deref(state: State, frame: Frame, ins: Instruction) -> None:
-    frame.stack.append(cell_content(state, cell_of(frame, ins.value), ins.value))
+    cell = cell_of(frame, ins.value)
+    if ins.value in frame.code.co_cellvars and cell.content is None and cell.real is None:
+        raise_unbound(state, ins.value)
+    frame.stack.append(cell_content(state, cell, ins.value))
+
+
+def raise_unbound(state: State, name: str) -> NoReturn:
+    raise_error(state, UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
 
 
 def store_deref(state: State, frame: Frame, ins: Instruction) -> None:
@@ -96,6 +105,8 @@ def store_deref(state: State, frame: Frame, ins: Instruction) -> None:
 
 
 def delete_deref(state: State, frame: Frame, ins: Instruction) -> None:
+    load_deref(state, frame, ins)                # it raises where the cell is empty
+    frame.stack.pop()
     write_cell(state, cell_of(frame, ins.value), None)
 
 

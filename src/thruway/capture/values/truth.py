@@ -11,6 +11,7 @@ from thruway.capture.values.base import (
     Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.call import call, run_inline
+from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mapping import complete
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
@@ -51,8 +52,23 @@ def _object_truth(state: State, value: ObjectValue) -> bool:
         if found is MISSING:
             continue
         if isinstance(found, types.FunctionType):
-            return truth(state, run_inline(state, call(state, wrap(state, found, class_attribute_source(value.cls, name), True), [value], {})))
+            return _checked(state, name, run_inline(state, call(state, wrap(state, found, class_attribute_source(value.cls, name), True), [value], {})))
         if value.storage is not None:
             return truth(state, value.storage)
         raise unsupported(state, "TW100", f"the truth of {value.cls.value.__name__}")
     return True
+
+
+def _checked(state: State, slot: str, answer: Value) -> bool:
+    """What a user's own `__bool__` or `__len__` answers, or the error that Python raises about it."""
+    if not isinstance(answer, Constant):
+        return truth(state, answer)
+    found, name = answer.value, type(answer.value).__name__
+    if slot == "__bool__" and not isinstance(found, bool):
+        raise_error(state, TypeError, f"__bool__ should return bool, returned {name}")
+    if slot == "__len__":
+        if not isinstance(found, int):
+            raise_error(state, TypeError, f"'{name}' object cannot be interpreted as an integer")
+        if found < 0:
+            raise_error(state, ValueError, "__len__() should return >= 0")
+    return bool(found)

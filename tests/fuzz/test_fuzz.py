@@ -1,0 +1,30 @@
+"""Programs that once differed, and a short run over fresh ones. The long run: `python -m tests.fuzz --count 10000`."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from fuzz.compare import difference
+from fuzz.write import write_program
+
+PROGRAMS = sorted((Path(__file__).parent / "regressions").glob("*.py"))
+SECONDS = 40
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_a_program_that_once_differed(path):
+    text = path.read_text()
+    found = difference(text, re.search(r"# backend: (\w+)", text)[1])
+    assert found is None, found
+
+
+def test_fresh_programs():
+    end, seed = time.monotonic() + SECONDS, 0
+    while time.monotonic() < end and seed < 300:
+        text = write_program(seed)
+        found = difference(text)
+        assert found is None, f"seed {seed}: {found}\n{text}"
+        seed += 1
