@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -14,6 +14,20 @@ from thruway.bytecode.decode import ExceptionRange, Instruction, Position, decod
 from thruway.bytecode.versions import FREE, LOCALS, VERSION
 
 CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR, CO_NESTED = 4, 8, 0x20, 0x10
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The last constant of a continuation's code: what it continues, and by how much its instructions are moved."""
+
+    code: CodeType
+    shift: int
+
+
+def origin_of(code: CodeType) -> Origin:
+    """Where a continuation comes from; of other code, itself."""
+    last = code.co_consts[-1] if code.co_consts else None
+    return last if isinstance(last, Origin) else Origin(code, 0)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -44,7 +58,7 @@ def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple
         code, [*prefix, jump, *body], ranges,
         co_argcount=len(parameters), co_posonlyargcount=0, co_kwonlyargcount=0, co_nlocals=len(variables), co_varnames=variables,
         co_cellvars=(), co_freevars=free, co_flags=code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR) | (CO_NESTED if free else 0),
-        co_consts=tuple(constants), co_stacksize=code.co_stacksize + 4 * len(slots) + len(stack) + 4,
+        co_consts=(*constants, Origin(code, shift)), co_stacksize=code.co_stacksize + 4 * len(slots) + len(stack) + 4,
     )
 
 

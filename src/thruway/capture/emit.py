@@ -26,8 +26,8 @@ from thruway.capture.values.base import (
     SliceValue, TensorValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.effect import expose
-from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RowIterator
-from thruway.capture.values.iterators import iterator_at
+from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
+from thruway.capture.values.iterators import iterator_at, number
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import show, symbols
 from thruway.frame import source as S
@@ -307,15 +307,19 @@ def _build_list_iterator(out: Emitter, value: ListIterator, recipe: tuple, name:
     if value.step < 0:
         rest = out.values(value.over.items[value.index::-1]) if value.index >= 0 else ""
         return [f"iter(({rest}))"]
-    return [f"{out.constant(iterator_at)}({out.value(value.over)}, {value.index})"]
+    return [f"{out.constant(iterator_at)}({out.value(value.over)}, {out.value(number(value.index))})"]
+
+
+def _build_range_iterator(out: Emitter, value: RangeIterator, recipe: tuple, name: str) -> list[str]:
+    return [f"iter(range({out.value(value.current)}, {out.value(value.stop)}, {out.value(value.step)}))"]
 
 
 def _build_counted_iterator(out: Emitter, value: CountedIterator, recipe: tuple, name: str) -> list[str]:
-    return [f"{out.constant(iterator_at)}({out.constant(value.sequence)}, {value.index})"]
+    return [f"{out.constant(iterator_at)}({out.constant(value.sequence)}, {out.value(number(value.index))})"]
 
 
 def _build_enumerate(out: Emitter, value: EnumerateIterator, recipe: tuple, name: str) -> list[str]:
-    return [f"enumerate({out.value(value.inner)}, {value.index})"]
+    return [f"enumerate({out.value(value.inner)}, {out.value(number(value.index))})"]
 
 
 def _build_rows(out: Emitter, value: RowIterator, recipe: tuple, name: str) -> list[str]:
@@ -326,7 +330,7 @@ def _build_rows(out: Emitter, value: RowIterator, recipe: tuple, name: str) -> l
 BUILDERS: dict[type, Callable[..., list[str]]] = {
     ListValue: _build_list, DictValue: _build_dict, SetValue: _build_set, CellValue: _build_cell, FunctionValue: _build_function,
     ObjectValue: _build_object, ListIterator: _build_list_iterator, CountedIterator: _build_counted_iterator, EnumerateIterator: _build_enumerate,
-    RowIterator: _build_rows,
+    RowIterator: _build_rows, RangeIterator: _build_range_iterator,
 }
 
 

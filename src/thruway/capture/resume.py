@@ -15,12 +15,12 @@ from typing import Any
 
 from thruway.bytecode.decode import Instruction, decode
 from thruway.bytecode.flow import live_locals
-from thruway.bytecode.resume import free_cells, leading_parameter, resume_code
+from thruway.bytecode.resume import Origin, free_cells, leading_parameter, origin_of, resume_code
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
 from thruway.capture.breaks import unsupported
 from thruway.capture.emit import Emitter
 from thruway.capture.locals import LazyLocals
-from thruway.capture.opcodes.stack import drop
+from thruway.capture.opcodes.stack import cell_of, drop
 from thruway.capture.state import Frame, State
 from thruway.capture.steps import EXHAUSTED, PlainStep, plain_step, step_function
 from thruway.capture.values.base import NULL, Value
@@ -79,12 +79,16 @@ class BreakEmitter(Emitter):
     def expose_frames(self) -> None:
         """Everything that a continuation needs is built before it."""
         for frame in self.broken.frames:
-            for value in [*frame.stack, *frame.handled, *frame.cells.values(), *self._live(frame).values(),
-                          *self._leading(frame).values()]:
+            for value in [*frame.stack, *frame.handled, *self._cells(frame), *self._live(frame).values(), *self._leading(frame).values()]:
                 if value is not NULL and isinstance(value, Value):
                     self._expose(value)
             if frame.then is not None and isinstance(frame.then, Made):
                 expose(self.state, frame.then.made)
+
+    @staticmethod
+    def _cells(frame: Frame) -> list[Value]:
+        code = origin_of(frame.code).code
+        return [*frame.cells.values(), *(cell_of(frame, name) for name in code.co_cellvars + code.co_freevars if name not in frame.cells)]
 
     def _expose(self, value: Value) -> None:
         """Iterators that only one place holds are taken apart instead: the continuation then knows what is left of them."""
@@ -113,30 +117,45 @@ class BreakEmitter(Emitter):
 
     def continuation(self, frame: Frame, at: Position) -> str:
         """The Jump that continues `frame` there."""
-        live = self._live(frame)
+        origin = self._origin(frame, at.index)
+        code = origin.code
+        cells = code.co_cellvars + code.co_freevars
+        live = {name: value for name, value in self._live(frame).items() if name not in cells}
         leading = self._leading(frame)
         layout, arguments = [], [self.value(value) for value in leading.values()]
-        live = {name: value for name, value in live.items() if name not in leading}
-        names = tuple(live)
+        names = tuple(name for name in code.co_varnames if name in live and name not in leading)
         for item in at.stack:
             shape, texts = self._place(item)
             layout.append(shape)
             arguments += texts
-        code = resume_code(frame.code, at.index, tuple(layout), names)
-        arguments += [self.value(v) if isinstance(v, Value) else self.source(v) for v in live.values()]
-        function = self._function(frame, code)
-        free = free_cells(frame.code)
-        arguments += [self.value(frame.cells[name]) for name in frame.code.co_cellvars + frame.code.co_freevars if name not in free]
+        free = free_cells(code)
+        resumed = resume_code(code, at.index - origin.shift, tuple(layout), names)
+        arguments += [self.value(v) if isinstance(v := live[name], Value) else self.source(v) for name in names]
+        function = self._function(frame, resumed)
+        arguments += [self.value(cell_of(frame, name)) for name in cells if name not in free]
         for error in reversed(frame.handled):
             arguments = [self.value(error), function, *arguments]
             function = "continue_handling"
         return f"Jump({function}, ({''.join(one + ', ' for one in arguments)}), {frame.left})"
 
+    @staticmethod
+    def _origin(frame: Frame, index: int) -> Origin:
+        """Continuations continue the code that the user wrote, not each other, so that there are only so many."""
+        origin = origin_of(frame.code)
+        return origin if index >= origin.shift else Origin(frame.code, 0)
+
     def _leading(self, frame: Frame) -> dict[str, Value]:
-        found = {name: frame.cells[name].content if name in frame.cells else frame.locals.get(name) for name in leading_parameter(frame.code)}
+        """The object that `super()` takes from the first parameter, which may be in a cell."""
+        original = origin_of(frame.code).code
+        found = {name: self._first_argument(frame) for name in leading_parameter(original)}
         if None in found.values():
             raise unsupported(self.state, "TW110", "the object of super()")
         return found
+
+    @staticmethod
+    def _first_argument(frame: Frame) -> Value | None:
+        name = frame.code.co_varnames[0]
+        return frame.cells[name].content if name in frame.cells else frame.locals.get(name)
 
     def _place(self, item: str | Value | None) -> tuple[Any, list[str]]:
         """The layout of one place of the stack, and the arguments that fill it."""

@@ -22,7 +22,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import Namespace, State
 from thruway.capture.values.base import (
     FALSE, NONE, TRUE, CellValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue,
-    SetValue, SizeValue, TensorValue, TupleValue, Value,
+    SetValue, SizeValue, TensorValue, TupleValue, UnreadList, Value,
 )
 from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
@@ -181,6 +181,8 @@ def _wrap_tensor_subclass(state: State, obj: torch.Tensor, source: Source, guard
 def _wrap_list(state: State, obj: list, source: Source, guarded: bool) -> Value:
     cls = type(obj)
     state.guard("type", source, cls)
+    if cls is list and state.dynamic and (source, None) in state.dynamic:
+        return UnreadList(source, lambda: unsupported(state, "TW119", show(source)))
     state.guard("length", source, len(obj))
     value = ListValue([], source, cls)
     state.by_id[id(obj)] = value

@@ -17,8 +17,8 @@ from thruway.capture.values.call import call, call_pure, run_inline
 from thruway.capture.values.constants import as_python, specialize
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.generators import advance, throw
-from thruway.capture.values.iterate import CombinedIterator, EnumerateIterator, Exhausted, ListIterator, RowIterator, items_of, iterator_of, next_value
-from thruway.capture.values.iterators import iterator_at
+from thruway.capture.values.iterate import CombinedIterator, EnumerateIterator, Exhausted, ListIterator, RangeIterator, RowIterator, items_of, iterator_of, next_value
+from thruway.capture.values.iterators import iterator_at, range_iterator
 from thruway.capture.values.truth import truth
 from thruway.frame.guard import MISSING
 
@@ -82,7 +82,7 @@ def zipped(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 def enumerated(state: State, args: Args, kwargs: Kwargs) -> Value:
     start = args[1] if len(args) > 1 else kwargs.get("start", Constant(0))
-    return EnumerateIterator(iterator_of(state, args[0]), as_python(state, start))
+    return EnumerateIterator(iterator_of(state, args[0]), start.size if isinstance(start, SizeValue) else as_python(state, start))
 
 
 def mapped(state: State, args: Args, kwargs: Kwargs) -> Value:
@@ -211,13 +211,18 @@ def close(state: State, args: Args, kwargs: Kwargs) -> Value:
 def iterator_again(state: State, args: Args, kwargs: Kwargs) -> Value:
     """A continuation puts together an iterator that its frame held."""
     iterator = iterator_of(state, args[0])
-    iterator.index = as_python(state, args[1])
+    iterator.index = args[1].size if isinstance(args[1], SizeValue) else as_python(state, args[1])
     return iterator
+
+
+def range_again(state: State, args: Args, kwargs: Kwargs) -> Value:
+    current, stop, step = args
+    return RangeIterator(current, stop, specialize(state, step) if isinstance(step, SizeValue) else step)
 
 
 _GENERATOR = type(_ for _ in ())
 ROWS = {
-    iter: new_iterator, iterator_at: iterator_again, next: next_item, range: new_range, zip: zipped, enumerate: enumerated, map: mapped,
+    iter: new_iterator, iterator_at: iterator_again, range_iterator: range_again, next: next_item, range: new_range, zip: zipped, enumerate: enumerated, map: mapped,
     filter: lazy(filter, filtered), reversed: reverse,
     itertools.chain: lazy(itertools.chain, chained), itertools.chain.from_iterable: lazy(itertools.chain, chained_from),
     itertools.islice: lazy(itertools.islice, sliced), itertools.count: lazy(itertools.count, counted),

@@ -104,6 +104,23 @@ class ListValue(Value):
         return f"{self.cls.__name__}Value({self.items})"
 
 
+class UnreadList(ListValue):
+    """A list found outside whose length changes between calls: it can be appended to; whatever needs its content breaks there."""
+
+    __slots__ = ("refuse",)
+
+    def __init__(self, source: Source, refuse: Callable[[], Exception]):
+        Value.__init__(self, source)
+        self.cls, self.options, self.refuse = list, {}, refuse
+
+    @property
+    def items(self) -> list[Value]:
+        raise self.refuse()
+
+    def __repr__(self) -> str:
+        return "UnreadList()"
+
+
 class TupleValue(Value):
     """A tuple, torch.Size, named tuple or structseq made of known items."""
 

@@ -11,14 +11,14 @@ import torch
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State, UserRaise
-from thruway.capture.tensors import call_torch
+from thruway.capture.tensors import call_torch, to_trace
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
     Constant, DictValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
     ViewValue,
 )
 from thruway.capture.values.call import call, run_inline
-from thruway.capture.values.constants import specialize
+from thruway.capture.values.constants import from_python, specialize
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.generators import advance
 from thruway.capture.values.mapping import complete
@@ -32,11 +32,11 @@ class Exhausted(Exception):
 
 
 class ListIterator(IteratorValue):
-    """Over a list or tuple value, live: sees items appended while it runs."""
+    """Over a list or tuple value, live: sees items appended while it runs. Which item a symbolic `index` means is not known."""
 
     __slots__ = ("over", "index", "step")
 
-    def __init__(self, over: Any, index: int = 0, step: int = 1):
+    def __init__(self, over: Any, index: int | torch.SymInt = 0, step: int = 1):
         super().__init__()
         self.over, self.index, self.step = over, index, step
 
@@ -48,6 +48,8 @@ class ListIterator(IteratorValue):
         return type(iter(())) if isinstance(self.over, TupleValue) else type(iter([]))
 
     def next(self, state: State) -> Value:
+        if type(self.index) is not int:
+            raise unsupported(state, "TW105", "a list, from a place in it that changes between calls")
         if not 0 <= self.index < len(self.over.items):
             raise Exhausted
         item = self.over.items[self.index]
@@ -64,11 +66,37 @@ def _advance_index(state: State, iterator: Any, step: int) -> None:
     iterator.index = old + step
 
 
+class RangeIterator(IteratorValue):
+    """What is left of a range: `current` is the next item. In a loop that breaks it may be a number that changes, and so may `stop`."""
+
+    __slots__ = ("current", "stop", "step")
+    python_type = type(iter(range(0)))
+
+    def __init__(self, current: Value, stop: Value, step: Constant):
+        super().__init__()
+        self.current, self.stop, self.step = current, stop, step
+
+    def built_from(self) -> list[Value]:
+        return []
+
+    def next(self, state: State) -> Value:
+        current, step = self.current, self.step.value
+        now, stop = to_trace(current), to_trace(self.stop)
+        if not (now < stop if step > 0 else now > stop):
+            raise Exhausted
+
+        def undo() -> None:
+            self.current = current
+        state.effects.remember(undo)
+        self.current = from_python(state, now + step)
+        return current
+
+
 class CountedIterator(IteratorValue):
-    """Items are known by their index: range, str, enumerate's counter and the like."""
+    """Items are known by their index: str, bytes and the like."""
 
     __slots__ = ("sequence", "index")
-    python_type = type(iter(range(0)))
+    python_type = type(iter(""))
 
     def __init__(self, sequence: Any):
         super().__init__()
@@ -78,6 +106,8 @@ class CountedIterator(IteratorValue):
         return []
 
     def next(self, state: State) -> Value:
+        if type(self.index) is not int:
+            raise unsupported(state, "TW105", f"a {type(self.sequence).__name__}, from a place in it that changes between calls")
         if self.index >= len(self.sequence):
             raise Exhausted
         item = self.sequence[self.index]
@@ -89,7 +119,7 @@ class EnumerateIterator(IteratorValue):
     __slots__ = ("inner", "index")
     python_type = enumerate
 
-    def __init__(self, inner: Value, index: int):
+    def __init__(self, inner: Value, index: int | torch.SymInt):
         super().__init__()
         self.inner, self.index = inner, index
 
@@ -100,7 +130,7 @@ class EnumerateIterator(IteratorValue):
         item = next_value(state, self.inner)
         index = self.index
         _advance_index(state, self, 1)
-        return TupleValue((Constant(index), item))
+        return TupleValue((from_python(state, index), item))
 
 
 class RowIterator(IteratorValue):
@@ -160,7 +190,9 @@ def iterator_of(state: State, value: Value) -> Value:
 
 def _constant_iterator(state: State, value: Constant) -> Value:
     obj = value.value
-    if isinstance(obj, range | str | bytes):
+    if isinstance(obj, range):
+        return RangeIterator(Constant(obj.start), Constant(obj.stop), Constant(obj.step))
+    if isinstance(obj, str | bytes):
         return CountedIterator(obj)
     if isinstance(obj, torch.Size):
         return CountedIterator(obj)

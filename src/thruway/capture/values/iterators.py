@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from thruway.capture.values.base import Constant, TupleValue, Value
-from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RowIterator
+import torch
+
+from thruway.capture.values.base import Constant, SizeValue, TupleValue, Value
+from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
 
 Layout = Any     # True: one value; (function, layouts…): a call of `function` on parts
 
@@ -18,11 +20,21 @@ def iterator_at(sequence: Sequence[Any], index: int) -> Any:
     return iterator
 
 
+def range_iterator(current: int, stop: int, step: int) -> Any:
+    return iter(range(current, stop, step))
+
+
+def number(value: int | torch.SymInt) -> Constant | SizeValue:
+    return Constant(value) if type(value) is int else SizeValue(value)
+
+
 def layout_of(value: Value) -> Layout:
     """True for what is passed as it is, else the function that makes it and the layouts of that function's arguments."""
     match value:
         case ListIterator() | CountedIterator():
             return iterator_at, True, True
+        case RangeIterator():
+            return range_iterator, True, True, True
         case EnumerateIterator():
             return enumerate, layout_of(value.inner), True
         case RowIterator(function=None):
@@ -40,11 +52,13 @@ def layout_parts(value: Value) -> list[Value]:
             rest = value.over.items[value.index::-1] if value.index >= 0 else ()
             return [TupleValue(tuple(rest)), Constant(0)]
         case ListIterator():
-            return [value.over, Constant(value.index)]
+            return [value.over, number(value.index)]
         case CountedIterator():
-            return [Constant(value.sequence), Constant(value.index)]
+            return [Constant(value.sequence), number(value.index)]
+        case RangeIterator():
+            return [value.current, value.stop, value.step]
         case EnumerateIterator():
-            return [*layout_parts(value.inner), Constant(value.index)]
+            return [*layout_parts(value.inner), number(value.index)]
         case RowIterator():
             parts = [part for one in value.inner for part in layout_parts(one)]
             return parts if value.function is None else [value.function, *parts]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from thruway.capture.state import State
-from thruway.capture.values.base import CellValue, ListValue, SetValue, Value
+from thruway.capture.values.base import CellValue, ListValue, SetValue, UnreadList, Value
 from thruway.capture.values.effect import record
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import remember_items
 
 
 def append_item(state: State, target: ListValue, value: Value) -> None:
-    items = target.items
-    items.append(value)
-    state.effects.remember(items.pop)
+    if not isinstance(target, UnreadList):
+        items = target.items
+        items.append(value)
+        state.effects.remember(items.pop)
     if target.exposed:
         record(state, "append", target, value)
 
