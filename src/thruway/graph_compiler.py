@@ -96,11 +96,11 @@ class GraphCompiler:
             raise Unsupported("TW803", f"THRUWAY_STOP asks to stop after {stage}")
 
     def _passes(self, graph: Graph, target: Target, facts: Facts, name: str, settings: Settings) -> Graph:
-        context = Context(target, settings.numerics, _derived_limit())
+        context = Context(target, settings.numerics, _derived_limit(), owns_graph=settings.check < 2)
         verify = functools.partial(verify_graph, facts=facts) if settings.check > 1 else None
 
         def report(stage: str, seconds: float, changed: bool, value: Graph) -> None:
-            self.journal.add("stage", name, "" if changed else "(unchanged)", stage=stage, seconds=seconds)
+            self.journal.add("stage", name, "" if changed or context.owns_graph else "(unchanged)", stage=stage, seconds=seconds)
 
         graph = run_passes(PASSES, graph, context, verify=verify, report=report)
         self.journal.offer("graph", name, lambda: show_graph(graph))

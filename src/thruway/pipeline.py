@@ -198,7 +198,7 @@ class CompiledFunction:
                 graph = self._thruway(captured, settings)
                 if graph is None and any(is_symbolic(each.meta) for each in captured.inputs):
                     raise _TooDynamic("the compiler wants fixed sizes for this graph")
-            graph = graph or plain_region(captured.graph.graph, captured.graph.forward)
+            graph = graph or plain_region(captured.graph.graph, captured.forward)
         journal.add("graph", self.name, items=tuple(name_of(node) for node in captured.graph.graph.nodes if node.op.startswith("call")))
         return graph
 

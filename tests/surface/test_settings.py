@@ -29,14 +29,14 @@ def test_assign_and_override():
     ambient.dump = "out"
     with ambient.override(check=2, numerics="strict") as inside:
         assert inside.check == 2 and inside.dump == "out" and ambient.numerics == "strict"
-    assert ambient.check == 1 and ambient.numerics == "eager" and ambient.dump == "out"
+    assert ambient.check == 0 and ambient.numerics == "eager" and ambient.dump == "out"
 
 
 def test_override_ends_with_an_error_too():
     ambient = AmbientSettings(Settings())
     with pytest.raises(ZeroDivisionError), ambient.override(check=2):
         1 / 0
-    assert ambient.check == 1
+    assert ambient.check == 0
 
 
 def test_unknown_names_list_the_known_ones():

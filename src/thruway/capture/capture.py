@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.captured import Captured, GraphInput
@@ -143,7 +144,8 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
         else:
             graph.erase_node(one.node)
     has_calls = any(node.op not in ("placeholder", "output") for node in graph.nodes)
-    module = torch.fx.GraphModule(torch.nn.Module(), graph) if has_calls or outputs else None
+    # Lazy: it writes its Python code when somebody runs or reads it, and most graphs are compiled instead.
+    module = _LazyGraphModule(torch.nn.Module(), graph) if has_calls or outputs else None
     guards = GuardSet(modes, tuple(state.guards.values()))
     return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept), reasons)
 

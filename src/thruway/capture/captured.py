@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch.fx import GraphModule
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from thruway.core.errors import BreakReason
 from thruway.core.sizes import SizeLike
@@ -40,3 +41,9 @@ class Captured:
     single_output: bool
     kept: tuple[object, ...] = ()
     break_reasons: tuple[BreakReason, ...] = ()
+
+    @property
+    def forward(self) -> Callable[..., tuple[object, ...]]:
+        """The graph as a function of its inputs."""
+        _LazyGraphModule.force_recompile(self.graph)
+        return self.graph.forward

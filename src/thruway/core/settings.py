@@ -19,7 +19,7 @@ class Settings:
     disable: bool = _setting(False, "THRUWAY_DISABLE", "1 keeps everything eager.")
     logs: tuple[str, ...] = _setting((), "THRUWAY_LOGS", "Comma-separated topics to print; `help` lists them.")
     dump: str = _setting("", "THRUWAY_DUMP", "Folder that gets numbered files, one per stage of each compilation.")
-    check: int = _setting(1, "THRUWAY_CHECK", "0: no verification between stages; 1: at stage borders; 2: after every pass.")
+    check: int = _setting(0, "THRUWAY_CHECK", "0: no verification between stages; 1: at stage borders; 2: after every pass.")
     stop: str = _setting("", "THRUWAY_STOP", "Name of the stage after which compilation stops; the rest runs eager.")
     cache_dir: str = _setting("", "THRUWAY_CACHE_DIR", "Folder of compiled kernels; empty: the user's cache folder.")
     cache_size_mb: int = _setting(2048, "THRUWAY_CACHE_SIZE_MB", "The cache folder is trimmed to this size, least recently used first.")

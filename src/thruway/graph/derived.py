@@ -12,7 +12,7 @@ import torch
 from torch.fx import Graph, Node
 
 from thruway.core.dtypes import ITEMSIZE
-from thruway.graph.rewrite import Context, Emitter, Storages, alias_arguments, aten, bytes_of, copied, is_pure, meta
+from thruway.graph.rewrite import Context, Emitter, Storages, alias_arguments, aten, bytes_of, editable, is_pure, meta
 from thruway.shapes.meta import TensorMeta
 
 FILLS = frozenset({
@@ -61,7 +61,7 @@ def mark_derived(graph: Graph, context: Context) -> Graph:
     ends = [(node, work) for node in derivable if _is_read_per_call(node, derivable) and (work := _work_below(node))]
     if not ends:
         return graph
-    fresh = copied(graph)
+    fresh = editable(graph, context)
     by_name = {node.name: node for node in fresh.nodes}
     names = {node.name for node in derivable}
     ends.sort(key=lambda end: (end[1].target not in PACKS, end[1].target in CHEAP, storages.place[end[0]]))

@@ -1,8 +1,8 @@
 """Small tools for changing a graph: new nodes with metadata, replacing, what shares storage and what is written, and
 bringing metadata up to date after a change of layout.
 
-Every pass edits a copy that it makes at its first change (`edited`), so an untouched graph comes back as the same object.
-Afterwards `settle` re-infers what the change reached and gives the outputs eager's strides again.
+Every pass edits what `editable` gives it, so an untouched graph comes back as the same object.
+Afterwards `settled` re-infers what the change reached and gives the outputs eager's strides again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ aten = torch.ops.aten
 @dataclass(slots=True)
 class Context:
     """What passes may know and what they report. `numerics` as in Settings; `derived_limit`: bytes that values kept between
-    calls may take (None: any); `notes`: (kind, text) records of the numeric exceptions taken and of choices refused."""
+    calls may take (None: any); `owns_graph`: a pass may change the graph that it is given; `notes`: (kind, text) records of the numeric exceptions taken and of choices refused."""
 
     target: Target = Target()
     numerics: str = "eager"
     derived_limit: int | None = None
     derived_bytes: int = 0
+    owns_graph: bool = False
     notes: list[tuple[str, str]] = field(default_factory=list)
 
     def allows(self, exception: str, node: Node) -> bool:
@@ -339,6 +340,11 @@ def copied(graph: Graph) -> Graph:
     return fresh
 
 
+def editable(graph: Graph, context: Context) -> Graph:
+    """What a pass may change: `graph` itself where nobody needs it as it was, else a copy."""
+    return graph if context.owns_graph else copied(graph)
+
+
 def make_node(graph: Graph, op: str, target: Any, args: Any, kwargs: Any, name: str | None = None) -> Node:
     """`Graph.create_node` with the arguments set afterwards, which spares it a slow look through them for raw SymInts."""
     node = graph.create_node(op, target, name=name)
@@ -380,7 +386,7 @@ def apply_rules(graph: Graph, rules: Mapping[Any, Rule], context: Context) -> Gr
     """Each rule at each node that it names, until none is left that a rule changes; nodes that a rule emits count too."""
     if not any(node.target in rules for node in graph.nodes if node.op == "call_function"):
         return graph
-    fresh, wanted = copied(graph), output_values(graph)
+    fresh, wanted = editable(graph, context), output_values(graph)
     changed = False
     node = next(iter(fresh.nodes))
     while node.op != "output":

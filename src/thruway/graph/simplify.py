@@ -19,7 +19,7 @@ from thruway.graph.rewrite import (
     alias_arguments,
     aten,
     bind,
-    copied,
+    editable,
     erase_unused,
     is_contiguous,
     is_op,
@@ -35,9 +35,9 @@ from thruway.shapes.meta import TensorMeta
 Same = Callable[[Node, SimpleNamespace], Node | None]
 
 
-def simplify(graph: Graph, _context: Context) -> Graph:
+def simplify(graph: Graph, context: Context) -> Graph:
     """All of it until nothing changes; each round removes nodes, so this ends."""
-    fresh, wanted = copied(graph), output_values(graph)
+    fresh, wanted = editable(graph, context), output_values(graph)
     changed = False
     while True:
         rounds = [erase_unused(fresh), remove_idle(fresh), merge_repeated(fresh)]

@@ -20,7 +20,7 @@ from torch.fx.node import map_arg
 from thruway.core.sizes import SizeLike
 from thruway.graph.derived import FILLS
 from thruway.graph.patterns.cpu_attention import attention_pays
-from thruway.graph.rewrite import Context, Emitter, Storages, aten, bind, copied, is_op, meta, numel, output_values, replace, settled
+from thruway.graph.rewrite import Context, Emitter, Storages, aten, bind, editable, is_op, meta, numel, output_values, replace, settled
 from thruway.graph.simplify import order_of
 from thruway.shapes.meta import TensorMeta
 
@@ -47,7 +47,7 @@ def recognise_attention(graph: Graph, context: Context) -> Graph:
     matches = {node.name for node in graph.nodes if (found := match(node)) and _holds(found, node, storages, context)}
     if not matches or context.numerics == "strict":
         return graph
-    fresh, wanted = copied(graph), output_values(graph)
+    fresh, wanted = editable(graph, context), output_values(graph)
     for node in list(fresh.nodes):
         if node.name in matches:
             context.allows("SDPA for written-out attention", node)

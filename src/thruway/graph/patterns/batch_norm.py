@@ -16,7 +16,7 @@ from thruway.graph.rewrite import (
     aten,
     bind,
     bytes_of,
-    copied,
+    editable,
     is_op,
     meta,
     output_values,
@@ -37,7 +37,7 @@ def fold_batch_norm(graph: Graph, context: Context) -> Graph:
     matches = [node.name for node in graph.nodes if _matches(node, derivable, storages)]
     if not matches or context.numerics == "strict":
         return graph
-    fresh, wanted = copied(graph), output_values(graph)
+    fresh, wanted = editable(graph, context), output_values(graph)
     by_name = {node.name: node for node in fresh.nodes}
     for name in matches:
         _fold(by_name[name], context)

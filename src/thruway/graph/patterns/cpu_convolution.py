@@ -21,7 +21,7 @@ from thruway.graph.rewrite import (
     aten,
     bind,
     bytes_of,
-    copied,
+    editable,
     is_op,
     meta,
     output_values,
@@ -53,7 +53,7 @@ def select_convolutions(graph: Graph, context: Context) -> Graph:
     folded = {node.name for node in derivable if node.op == "call_function"}
     storages = Storages(graph)
     written = {node.name for node in graph.nodes if storages.is_written(node)}
-    fresh, wanted = copied(graph), output_values(graph)
+    fresh, wanted = editable(graph, context), output_values(graph)
     by_name = {node.name: node for node in fresh.nodes}
     for name in names:
         _select(by_name[name], context, folded, written)

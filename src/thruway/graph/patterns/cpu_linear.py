@@ -15,7 +15,7 @@ from torch.fx import Graph, Node
 from thruway.core.sizes import product
 from thruway.core.target import Target
 from thruway.graph.derived import find_derivable
-from thruway.graph.rewrite import Context, Emitter, aten, bind, bytes_of, copied, is_op, meta, output_values, replace, same_layout, settled
+from thruway.graph.rewrite import Context, Emitter, aten, bind, bytes_of, editable, is_op, meta, output_values, replace, same_layout, settled
 from thruway.shapes.meta import TensorMeta
 
 mkldnn, mkl = torch.ops.mkldnn, torch.ops.mkl
@@ -94,7 +94,7 @@ def select_linears(graph: Graph, context: Context) -> Graph:
     made = {node.name for node in derivable if node.op == "call_function"}
     if all(choice == "plain" for choice in choices.values()):
         return graph
-    fresh, wanted = copied(graph), output_values(graph)
+    fresh, wanted = editable(graph, context), output_values(graph)
     by_name = {node.name: node for node in fresh.nodes}
     for name, choice in choices.items():
         if choice != "plain":

@@ -21,7 +21,7 @@ from thruway.graph.rewrite import (
     aten,
     bind,
     bytes_of,
-    copied,
+    editable,
     is_op,
     meta,
     output_values,
@@ -30,12 +30,12 @@ from thruway.graph.rewrite import (
 )
 
 
-def recognise_linear(graph: Graph, _context: Context) -> Graph:
+def recognise_linear(graph: Graph, context: Context) -> Graph:
     derivable = find_derivable(graph)
     names = [node.name for node in graph.nodes if _is_plain_product(node, derivable)]
     if not names:
         return graph
-    fresh, wanted = copied(graph), output_values(graph)
+    fresh, wanted = editable(graph, context), output_values(graph)
     by_name = {node.name: node for node in fresh.nodes}
     for name in names:
         _as_linear(by_name[name])
@@ -69,7 +69,7 @@ def merge_linears(graph: Graph, context: Context) -> Graph:
     matches = [[node.name for node in group] for group in groups.values() if len(group) > 1]
     if not matches or context.numerics == "strict":
         return graph
-    fresh, wanted = copied(graph), output_values(graph)
+    fresh, wanted = editable(graph, context), output_values(graph)
     by_name = {node.name: node for node in fresh.nodes}
     merged = [_merge([by_name[name] for name in group], context) for group in matches]
     return settled(fresh, wanted) if any(merged) else graph
