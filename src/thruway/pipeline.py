@@ -38,6 +38,7 @@ from thruway.frame.source import Local
 from thruway.frame.state import is_outside_torch_transforms, read_state
 from thruway.graph_compiler import GraphCompiler
 from thruway.native.fallback import bind_arguments
+from thruway.runtime.measure import Comparison, Verdict, is_comparable
 from thruway.runtime.plain import name_of, plain_region
 from thruway.shapes.refuse import NO_RULE
 from thruway.shapes.symbolic import is_symbolic
@@ -198,7 +199,8 @@ class CompiledFunction:
                 graph = self._thruway(captured, settings)
                 if graph is None and any(is_symbolic(each.meta) for each in captured.inputs):
                     raise _TooDynamic("the compiler wants fixed sizes for this graph")
-            graph = graph or plain_region(captured.graph.graph, captured.forward)
+            plain = plain_region(captured.graph.graph, captured.forward)
+            graph = _compared(graph, plain, captured, settings) if graph else plain
         journal.add("graph", self.name, items=tuple(name_of(node) for node in captured.graph.graph.nodes if node.op.startswith("call")))
         return graph
 
@@ -226,10 +228,18 @@ class CompiledFunction:
 
     def _entry(self, captured: Captured, graph: Callable[..., Any] | None) -> Record:
         failed = functools.partial(self._leave_compiled, captured) if graph is not None else None
-        return make_entry(
+        record = make_entry(
             captured.name, captured.guards, [each.source for each in captured.inputs], graph, captured.finish,
             single_output=captured.single_output, kept=captured.kept, nbytes=ENTRY_BYTES, failed=failed,
         )
+        if isinstance(graph, Comparison):
+            graph.end = functools.partial(self._keep_faster, record)
+        return record
+
+    def _keep_faster(self, record: Record, verdict: Verdict) -> None:
+        record.entry.graph = verdict.graph
+        if verdict.eager:
+            journal.add("kept_eager", self.name, f"torch's operators took {verdict.eager * 1e3:.3g} ms a call, compiled code {verdict.compiled * 1e3:.3g} ms")
 
     def _leave_compiled(self, captured: Captured, failure: Exception) -> None:
         """The graph gave up in a call that the function itself answered: from now on the function answers all calls like it."""
@@ -273,6 +283,13 @@ def collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _compared(compiled: Callable[..., Any], plain: Callable[..., Any], captured: Captured, settings: Settings) -> Callable[..., Any]:
+    """`compiled`, compared with `plain` during the first calls where that is allowed and leaves no trace."""
+    on_cpu = all(getattr(each.meta, "device", "cpu") == "cpu" for each in captured.inputs)
+    allowed = settings.measure and on_cpu and not captured.guards.state.deterministic[0]
+    return Comparison(compiled, plain) if allowed and is_comparable(captured.graph.graph) else compiled
 
 
 def wants_gradient(captured: Captured) -> bool:

@@ -64,7 +64,9 @@ static PyObject *call_finish(Entry *entry, PyObject *function, PyObject *const *
 static PyObject *call_graph(Entry *entry, PyObject **inputs)
 {
     Py_ssize_t count = tw_guards_inputs(entry->guards);
-    PyObject *outputs = PyObject_Vectorcall(entry->graph, inputs, (size_t)count, NULL);
+    PyObject *graph = Py_NewRef(entry->graph); /* the call may put another in its place */
+    PyObject *outputs = PyObject_Vectorcall(graph, inputs, (size_t)count, NULL);
+    Py_DECREF(graph);
     release(inputs, count);
     if (!outputs || PyTuple_CheckExact(outputs) || PyList_CheckExact(outputs))
         return outputs;
@@ -167,7 +169,7 @@ static PyObject *entry_state(PyObject *self, void *unused)
 
 static PyMemberDef entry_members[] = {
     {"guards", T_OBJECT, offsetof(Entry, guards), READONLY, "the GuardProgram"},
-    {"graph", T_OBJECT, offsetof(Entry, graph), READONLY, "callable of the inputs, or None"},
+    {"graph", T_OBJECT, offsetof(Entry, graph), 0, "callable of the inputs, or None; another one that gives the same may take its place"},
     {"finish", T_OBJECT, offsetof(Entry, finish), READONLY, "callable of the locals, the closure cells and the graph's outputs, or None"},
     {"kept", T_OBJECT, offsetof(Entry, kept), READONLY, "objects that live as long as the entry"},
     {"single_output", T_BOOL, offsetof(Entry, single_output), READONLY, "the graph's only output is the result"},
