@@ -16,7 +16,7 @@ TORCH = (
     "torch.utils.cpp_extension", "torch.library", "torch._library", "torch.cuda.graphs", "torch.cuda.random",
 )
 ALLOWED = ("torch.autograd.grad_mode",)
-STANDARD = frozenset({"os", "re", "string", "random", "weakref", "inspect", "posixpath", "textwrap"})     # read settings and build texts in plain Python
+STANDARD = frozenset({"os", "re", "string", "weakref", "inspect", "posixpath", "textwrap"})     # read settings and build texts in plain Python
 
 
 @functools.lru_cache(maxsize=4096)

@@ -109,12 +109,13 @@ class Marker:
 class Namespace:
     """A module's globals as seen by capture: what was read, and writes that wait."""
 
-    __slots__ = ("real", "source_of", "values", "missing", "module", "source")
+    __slots__ = ("real", "source_of", "values", "missing", "module", "source", "place")
 
     def __init__(self, real: dict, source_of: Callable[[str], Source], module: str | None = None, source: Source | None = None):
         self.real, self.source_of, self.module, self.source = real, source_of, module, source
         self.values: dict[str, Value | None] = {}
         self.missing: set[str] = set()
+        self.place: Source | None = None             # of the dict itself, once a guard asks for it
 
 
 @dataclass(slots=True)
@@ -147,6 +148,7 @@ class State:
     namespaces: dict[int, Namespace] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     written: set[int] = field(default_factory=set)
+    writes: int = 0                                     # by operators, so far
     symbols: dict[str, tuple[Any, int]] = field(default_factory=dict)
     size_nodes: dict[Any, torch.fx.Node] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)

@@ -91,8 +91,9 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
         trace_kwargs = {k: to_trace(v) for k, v in kwargs.items()}
     except NotTensorArguments:
         return None
+    writes = state.writes
     result = run_trace(state, target, trace_args, trace_kwargs)
-    return record_result(state, target, args, kwargs, result)
+    return record_result(state, target, args, kwargs, result, state.writes != writes)
 
 
 def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
@@ -107,14 +108,14 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
         raise unsupported(state, "TW112", name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
 
 
-def record_result(state: State, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any) -> Value:
-    """The result as a Value; a node where it holds tensors or sizes are not all known, else a plain constant."""
+def record_result(state: State, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, wrote: bool) -> Value:
+    """The result as a Value; a node where it holds tensors or sizes are not all known, else a plain constant. `wrote`: an operator wrote."""
     if not holds_tensor(result):
         return from_python(state, result)
     if isinstance(result, TraceTensor):
         known = state.by_trace.get(id(result))
         if known is not None:
-            if not _returns_itself(target, args, kwargs, known):
+            if not wrote and getattr(target, "__name__", "") in GIVES_BACK:
                 return known
             add_node(state, target, args, kwargs)
             return known
@@ -122,12 +123,7 @@ def record_result(state: State, target: Any, args: list[Value], kwargs: dict[str
     return result_value(state, node, result)
 
 
-def _returns_itself(target: Any, args: list[Value], kwargs: dict[str, Value], known: Value) -> bool:
-    """Whether the call may have written (in-place methods, out=): only calls like `contiguous()` that give back their input do not."""
-    name = getattr(target, "__name__", "")
-    return name not in GIVES_BACK
-
-
+# Calls that may give back their input and then did nothing, unless they were seen to write.
 GIVES_BACK = frozenset("contiguous to float half double bfloat16 int long cpu cuda type expand_as reshape view_as type_as positive resolve_conj "
                        "resolve_neg __pos__ pos coalesce dropout alpha_dropout".split())
 

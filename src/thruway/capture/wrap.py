@@ -361,7 +361,9 @@ def cell_value(state: State, cell: types.CellType, source: Source) -> CellValue:
     if known is None:
         known = state.by_id[id(cell)] = CellValue(None, source, cell)
         state.keep.append(cell)
-    elif known.source != source and not isinstance(known.source, Cell) and not isinstance(source, Cell):
+    elif known.source != source and isinstance(known.source, Cell):
+        state.guard("identity", source, cell)               # the compiled function's own cells never change
+    elif known.source != source:
         state.guard("same_object", source, known.source)
     return known
 

@@ -18,7 +18,7 @@ from thruway.capture.values.call import run_inline
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import NotConstant, as_python
 from thruway.capture.values.errors import raise_error, raise_real
-from thruway.capture.values.types_ import python_type
+from thruway.capture.values.types_ import is_subclass, python_type
 from thruway.capture.wrap import instance_dict
 from thruway.frame.guard import MISSING
 
@@ -29,23 +29,14 @@ Kwargs = dict[str, Value]
 def instance_check(state: State, args: Args, kwargs: Kwargs) -> Value:
     value, wanted = args
     try:
-        return boolean(_check(python_type(value), as_python(state, wanted)))
+        return boolean(is_subclass(state, python_type(value), as_python(state, wanted)))
     except TypeError as error:
         raise_real(state, error)
 
 
-def _check(cls: type, wanted: object) -> bool:
-    """issubclass, but a class that overrides `__instancecheck__` in Python is asked only where that is known to be pure."""
-    if isinstance(wanted, tuple):
-        return any(_check(cls, one) for one in wanted)
-    if isinstance(wanted, types.UnionType):
-        return any(_check(cls, one) for one in wanted.__args__)
-    return issubclass(cls, wanted)
-
-
 def subclass_check(state: State, args: Args, kwargs: Kwargs) -> Value:
     try:
-        return boolean(_check(as_python(state, args[0]), as_python(state, args[1])))
+        return boolean(is_subclass(state, as_python(state, args[0]), as_python(state, args[1])))
     except (TypeError, NotConstant) as error:
         raise_real(state, TypeError(*error.args))
 

@@ -58,7 +58,7 @@ def check_exc_match(state: State, frame: Frame, ins: Instruction) -> None:
 def matches(error: Value, wanted: Value) -> bool:
     if isinstance(wanted, TupleValue):
         return any(matches(error, one) for one in wanted.items)
-    return issubclass(error.cls.value, wanted.value)
+    return wanted.value in error.cls.value.__mro__
 
 
 def reraise(state: State, frame: Frame, ins: Instruction) -> None:

@@ -106,7 +106,7 @@ def _by_slots(state: State, name: str, symbol: str, left: Value, right: Value) -
     """The left operand's method, then the right's reflected one; a subclass on the right goes first."""
     tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
     left_type, right_type = python_type(left), python_type(right)
-    if right_type is not left_type and issubclass(right_type, left_type) and _lookup(right_type, f"__r{name}__") is not _lookup(left_type, f"__r{name}__"):
+    if right_type is not left_type and left_type in right_type.__mro__ and _lookup(right_type, f"__r{name}__") is not _lookup(left_type, f"__r{name}__"):
         tries.reverse()
     for owner, slot, other in tries:
         if not isinstance(owner, ObjectValue):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +66,7 @@ def _call_function(state: State, function: FunctionValue, args: list[Value], kwa
     if real is not None:
         row = state.known.get(real)
         if row is not None:
-            return row(state, args, kwargs)
+            return _call_row(state, row, real, args, kwargs)
         if is_torch_callable(real):
             result = call_torch(state, real, args, kwargs)
             if result is not None:
@@ -149,7 +151,7 @@ def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwa
     target = value.value
     row = _row(state, target)
     if row is not None:
-        return row(state, args, kwargs)
+        return _call_row(state, row, target, args, kwargs)
     if is_torch_callable(target):
         result = call_torch(state, target, args, kwargs)
         if result is not None:
@@ -163,6 +165,14 @@ def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwa
     raise unsupported(state, "TW101", getattr(target, "__qualname__", repr(target)))
 
 
+def _call_row(state: State, row: Callable[..., Result], target: Any, args: list[Value], kwargs: Kwargs) -> Result:
+    """A row of the table; one that needs a value that is not known leaves the call to Python."""
+    try:
+        return row(state, args, kwargs)
+    except NotConstant:
+        raise unsupported(state, "TW101", getattr(target, "__qualname__", repr(target))) from None
+
+
 def _row(state: State, target: Any) -> Callable[..., Result] | None:
     try:
         return state.known.get(target)
@@ -170,23 +180,33 @@ def _row(state: State, target: Any) -> Callable[..., Result] | None:
         return None
 
 
-PURE_MODULES = frozenset({"math", "cmath", "_operator", "operator", "_functools", "builtins", "_struct", "itertools", "unicodedata", "_bisect", "_string"})
+# Builtin functions that only compute: module → names, or None for all of its.
+PURE_FUNCTIONS: dict[str, frozenset[str] | None] = {
+    "math": None, "cmath": None, "unicodedata": None,
+    "builtins": frozenset("abs all any ascii bin chr divmod format hash hex len max min oct ord pow repr round sorted sum".split()),
+    "_operator": frozenset(
+        "abs add and_ concat contains countOf eq floordiv ge getitem gt index indexOf inv invert is_ is_not le length_hint lshift lt matmul mod mul "
+        "ne neg not_ or_ pos pow rshift sub truediv truth xor".split()),
+    "_struct": frozenset({"calcsize", "pack", "unpack", "unpack_from"}), "_bisect": frozenset({"bisect_left", "bisect_right", "bisect"}),
+    "_string": frozenset({"formatter_field_name_split"}),
+}
+CHANGES_MODES = frozenset({"__enter__", "__exit__", "__call__"})         # of torch.device
 PURE_TYPES = (int, float, complex, bool, str, bytes, range, torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo, slice)
-IMPURE = frozenset({"exec", "eval", "compile", "open", "input", "print", "__import__", "breakpoint", "globals", "locals", "vars", "setattr", "delattr"})
 
 
 def is_pure(target: Any, args: list[Value]) -> bool:
     """Whether a builtin only computes on values that cannot run user code."""
     owner = getattr(target, "__objclass__", None)
     if owner is not None:
-        return owner in PURE_TYPES
+        return owner in PURE_TYPES and target.__name__ not in CHANGES_MODES
     if isinstance(target, types.BuiltinFunctionType):
         bound = target.__self__
         if isinstance(bound, type):
             return bound in PURE_TYPES or bound in (dict, bytes)
         if bound is None or isinstance(bound, types.ModuleType):
-            return target.__module__ in PURE_MODULES and target.__name__ not in IMPURE
-        return isinstance(bound, PURE_TYPES)
+            names = PURE_FUNCTIONS.get(target.__module__, frozenset())
+            return names is None or target.__name__ in names
+        return type(bound) in PURE_TYPES and target.__name__ not in CHANGES_MODES
     return False
 
 
@@ -197,11 +217,33 @@ def call_pure(state: State, target: Callable[..., Any], args: list[Value], kwarg
         real_kwargs = {k: as_python(state, v) for k, v in kwargs.items()}
     except NotConstant:
         raise unsupported(state, "TW101", getattr(target, "__qualname__", repr(target))) from None
+    if any(map(_has_own_operators, (*real_args, *real_kwargs.values()))):
+        raise unsupported(state, "TW101", f"{getattr(target, '__qualname__', target)} on an object with operators of its own")
     try:
         result = target(*real_args, **real_kwargs)
     except Exception as error:
         raise_real(state, error)
     return from_python(state, result)
+
+
+def _has_own_operators(value: Any) -> bool:
+    """Whether computing with `value` may run code of the user's: special methods in Python in its class."""
+    if isinstance(value, (tuple, list)):
+        return any(map(_has_own_operators, value))
+    return _defines_operators(type(value))
+
+
+@functools.lru_cache(maxsize=4096)
+def _defines_operators(cls: type) -> bool:
+    return any(isinstance(found, types.FunctionType) and name.startswith("__") and name not in MAKERS and not _is_of_a_library(found.__module__)
+               for base in cls.__mro__ for name, found in base.__dict__.items())
+
+
+MAKERS = frozenset({"__new__", "__init__", "__init_subclass__", "__set_name__", "__getnewargs__", "__class_getitem__", "__post_init__"})
+
+
+def _is_of_a_library(module: str | None) -> bool:
+    return module is not None and (module.partition(".")[0] in sys.stdlib_module_names or module.partition(".")[0] in ("torch", "numpy"))
 
 
 def construct(state: State, cls: Constant, args: list[Value], kwargs: Kwargs) -> Result:
@@ -224,7 +266,7 @@ def construct_plain(state: State, cls: Constant, args: list[Value], kwargs: Kwar
     row = _row(state, new)
     if isinstance(new, staticmethod):
         made = state.call(_class_function(state, cls, new.__func__, "__new__"), [cls, *args], kwargs)
-        if not issubclass(python_type(made), real):
+        if real not in python_type(made).__mro__:
             return made
     elif issubclass(real, BaseException):
         made = ObjectValue(cls)

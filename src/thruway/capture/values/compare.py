@@ -68,7 +68,7 @@ def _on_constants(state: State, function: Callable[[Any, Any], Any], left: Any, 
 
 def _by_slots(state: State, symbol: str, left: Value, right: Value) -> Value:
     tries = [(left, symbol, right), (right, REFLECTED[symbol], left)]
-    if python_type(right) is not python_type(left) and issubclass(python_type(right), python_type(left)):
+    if python_type(right) is not python_type(left) and python_type(left) in python_type(right).__mro__:
         tries.reverse()
     for owner, sign, other in tries:
         if not isinstance(owner, ObjectValue):

@@ -21,11 +21,21 @@ def read_global(state: State, space: Namespace, name: str) -> Value:
     if name not in space.missing and name in space.real:
         value = wrap(state, space.real[name], space.source_of(name))
     elif hasattr(builtins, name):
+        _guard_not_shadowed(state, space, name)
         value = wrap(state, getattr(builtins, name), Builtin(name))
     else:
         raise_error(state, NameError, f"name '{name}' is not defined")
     space.values[name] = value
     return value
+
+
+def _guard_not_shadowed(state: State, space: Namespace, name: str) -> None:
+    """The Builtin source speaks for the compiled function's globals alone. torch's own modules are taken not to grow such names."""
+    if space.real is state.function.__globals__ or name in space.missing or str(space.real.get("__name__")).partition(".")[0] == "torch":
+        return
+    if space.place is None:
+        space.place = state.made(space.real)
+    state.guard("absent", space.place, name)
 
 
 def write_global(state: State, space: Namespace, name: str, value: Value) -> None:

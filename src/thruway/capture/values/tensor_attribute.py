@@ -54,7 +54,7 @@ def _operator(name: str) -> Callable[[State, TensorValue], Value]:
 
     def row(state: State, value: TensorValue) -> Value:
         result = run_trace(state, getter, [value.trace], {})
-        return record_result(state, getattr, [value, Constant(name)], {}, result)
+        return record_result(state, getattr, [value, Constant(name)], {}, result, False)
     return row
 
 

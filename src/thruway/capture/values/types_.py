@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import types
+import typing
 from typing import Any
 
 import torch
 
+from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.base import (
     CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
@@ -52,5 +55,36 @@ def type_value(state: State, value: Value) -> Constant:
     return state.class_of(python_type(value), value.source)
 
 
-def is_instance(value: Value, cls: Any) -> bool:
-    return issubclass(python_type(value), cls)
+PLAIN_METACLASSES = (type, abc.ABCMeta, type(torch.Tensor), *type(torch.Tensor).__mro__)
+# Modules whose `__subclasshook__`s look at a class alone and whose metaclasses answer by type.
+PURE_HOOKS = frozenset({"abc", "collections.abc", "_collections_abc", "numbers", "os", "io", "_io", "contextlib", "typing", "asyncio.events", "builtins"})
+
+
+def is_subclass(state: State, cls: type, wanted: Any) -> bool:
+    """issubclass(cls, wanted), and isinstance of an object of exactly `cls`, where no code of the user's answers that."""
+    if isinstance(wanted, tuple):
+        return any(is_subclass(state, cls, one) for one in wanted)
+    if isinstance(wanted, types.UnionType):
+        return any(is_subclass(state, cls, one) for one in wanted.__args__)
+    if not isinstance(wanted, type):
+        if type(wanted).__module__ == "typing":
+            return is_subclass(state, cls, wanted.__origin__) if hasattr(wanted, "__origin__") and not typing.get_args(wanted) else issubclass(cls, wanted)
+        raise TypeError("isinstance() arg 2 must be a type, a tuple of types, or a union")
+    if not _answers_plainly(wanted):
+        raise unsupported(state, "TW101", f"isinstance with {wanted.__qualname__}, whose class answers in code of its own")
+    return issubclass(cls, wanted)
+
+
+def _answers_plainly(wanted: type) -> bool:
+    if wanted in (torch.nn.Parameter, torch.nn.Buffer):
+        return True
+    for base in type(wanted).__mro__:
+        if base not in PLAIN_METACLASSES and not base.__dict__.keys().isdisjoint(("__instancecheck__", "__subclasscheck__")):
+            return False
+    return not isinstance(wanted, abc.ABCMeta) or _has_pure_hooks(wanted)
+
+
+def _has_pure_hooks(cls: type) -> bool:
+    """An abstract class asks its own hook, then all its subclasses."""
+    owner = next(base for base in cls.__mro__ if "__subclasshook__" in base.__dict__)
+    return owner.__module__ in PURE_HOOKS and all(_answers_plainly(below) for below in type.__subclasses__(cls))

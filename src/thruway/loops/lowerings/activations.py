@@ -83,7 +83,7 @@ def hardshrink(x: Expr, lambd: float = 0.5) -> Expr:
 
 
 def softshrink(x: Expr, lambd: float = 0.5) -> Expr:
-    below = where(op("lt", x, like(-lambd, x)), op("add", x, like(lambd, x)), op("mul", x, like(0, x)))
+    below = where(op("lt", x, like(-lambd, x)), op("add", x, like(lambd, x)), where(op("isnan", x), x, like(0, x)))
     return where(op("gt", x, like(lambd, x)), op("sub", x, like(lambd, x)), below)
 
 

@@ -107,9 +107,9 @@ def div_mode(b: Builder, self: Operand, other: Operand, rounding_mode: str | Non
     common = common_type(b, (self, other))
     if rounding_mode == "trunc" and common in LOW_FLOATS:                # eager rounds the quotient before it truncates
         truncated = lambda x, y: op("trunc", cast(cast(op("div", x, y), common), x.dtype))
-        return elementwise(b, truncated, (self, other), common)
+        return elementwise(b, truncated, (self, other), common, exact=True)
     name = "floordiv" if rounding_mode == "floor" else "truncdiv"
-    return elementwise(b, lambda x, y: op(name, x, nonzero(y)), (self, other), common)
+    return elementwise(b, lambda x, y: op(name, x, nonzero(y)), (self, other), common, exact=True)
 
 
 def floor_divide(b: Builder, self: Operand, other: Operand) -> Tensor:
@@ -139,7 +139,8 @@ def pow_scalar(b: Builder, self: Tensor, exponent: float) -> Tensor:
     if exponent in (0, 1):
         build = (lambda x: x) if exponent == 1 else lambda x: like(1, x)
         return elementwise(b, build, (self,), common)
-    shortcut = _POWERS.get(exponent) if common in FLOATS else _INTEGER_POWERS.get(exponent)
+    known = _INTEGER_POWERS if common not in FLOATS else _HALF_POWERS if common == "float16" else _POWERS
+    shortcut = known.get(exponent)
     if shortcut is not None:
         return elementwise(b, _rounding_each(shortcut, common), (self,), common)
     return elementwise(b, partial(op, "pow"), (self, exponent), common)
@@ -159,6 +160,8 @@ _POWERS = _INTEGER_POWERS | {
     -1: lambda x, r: op("reciprocal", x),
     -2: lambda x, r: op("reciprocal", r(op("mul", x, x))),
 }
+# Eager's fp16 roots come from pow, which gives 0 and inf where sqrt gives -0 and nan.
+_HALF_POWERS = {exponent: shortcut for exponent, shortcut in _POWERS.items() if exponent not in (0.5, -0.5)}
 
 
 def _rounding_each(shortcut: Callable[[Expr, Callable], Expr], common: str) -> Callable[[Expr], Expr]:
@@ -204,8 +207,12 @@ def masked_fill(b: Builder, self: Tensor, mask: Tensor, value: Operand) -> Tenso
 
 
 def addcmul(b: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
-    build = lambda x, y, z: op("add", x, op("mul", _scaled(y, value), z))
-    return elementwise(b, build, (self, tensor1, tensor2), common_type(b, (self, tensor1, tensor2)))
+    """self + value * tensor1 * tensor2, the last product and the sum rounded once on floats, as eager's vectors do."""
+    common = common_type(b, (self, tensor1, tensor2))
+    def build(x: Expr, y: Expr, z: Expr) -> Expr:
+        y = _scaled(y, value)
+        return op("fma", y, z, x) if common in FLOATS else op("add", x, op("mul", y, z))
+    return elementwise(b, build, (self, tensor1, tensor2), common)
 
 
 def addcdiv(b: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
