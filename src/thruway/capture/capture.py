@@ -137,6 +137,8 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     for fact in state.facts.recorded:
         value, _ = next(iter(state.symbols.values()))
         state.guard("relation", value.source, (fact.left, fact.operator, fact.right))
+    for source in state.facts.fixed:
+        state.guard("equal", source, state.number_inputs[source].size.node.hint)
     _guard_overlap(state)
     kept_inputs = []
     for one in state.inputs:
@@ -154,7 +156,7 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
 def _graph_input(state: State, one: Input) -> GraphInput:
     value = one.value
     if isinstance(value, SizeValue):
-        return GraphInput(one.node.name, value.source, bare(value.size))
+        return GraphInput(one.node.name, value.source, bare(value.size) if isinstance(value.size, torch.SymInt) else float)
     meta = value.found_meta
     is_weight = is_module_tensor(value.source) and id(value.trace.root) not in state.written
     return GraphInput(one.node.name, value.source, replace(meta, requires_grad=value.real.requires_grad), is_weight)

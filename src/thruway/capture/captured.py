@@ -17,11 +17,11 @@ from thruway.shapes.meta import TensorMeta
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One placeholder of the graph, in order: a tensor, or an integer where `meta` is a size. `weight`: reached through a module's parameters or buffers and not written."""
+    """One placeholder of the graph, in order: a tensor, an integer where `meta` is a size, or a float where it is `float`. `weight`: reached through a module's parameters or buffers and not written."""
 
     name: str
     source: Source
-    meta: TensorMeta | SizeLike
+    meta: TensorMeta | SizeLike | type[float]
     weight: bool = False
 
 

@@ -10,6 +10,8 @@ import collections
 import functools
 import itertools
 import linecache
+import math
+import operator
 import sys
 import types
 from collections.abc import Callable
@@ -29,11 +31,13 @@ from thruway.capture.values.effect import expose
 from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
 from thruway.capture.values.iterators import iterator_at, number
 from thruway.core.errors import CompilerBug
-from thruway.core.sizes import show, symbols
+from thruway.core.sizes import Size, show, symbols
 from thruway.frame import source as S
+from thruway.shapes.floats import FloatInput
 from thruway.shapes.symbolic import bare
 
 _COUNT = itertools.count()
+SYMBOLS = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/"}
 LITERALS = (int, str, bytes, type(None), bool)
 
 
@@ -147,7 +151,24 @@ class Emitter:
 
     def size(self, value: SizeValue) -> str:
         """Python arithmetic on the numbers and tensor sizes that the symbols stand for."""
-        size = bare(value.size)
+        if isinstance(value.size, torch.SymFloat):
+            return self.number(value.size.node.expression)
+        return self.number(bare(value.size))
+
+    def number(self, expression: Any) -> str:
+        match expression:
+            case FloatInput(source):
+                return self.source(source)
+            case (function, one):
+                return f"(-{self.number(one)})"
+            case (function, left, right):
+                return f"({self.number(left)} {SYMBOLS[function]} {self.number(right)})"
+            case Size():
+                return self.integer(expression)
+            case _:
+                return f"({expression!r})" if math.isfinite(expression) else self.constant(expression)
+
+    def integer(self, size: Size) -> str:
         for symbol in sorted(symbols(size), key=str):
             self.symbol(symbol.name)
         return f"({show(size)})"

@@ -16,10 +16,11 @@ from thruway.capture.state import Input, State
 from thruway.capture.values.base import (
     Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
 )
-from thruway.capture.values.constants import from_python, make_tuple
+from thruway.capture.values.constants import from_python, make_tuple, specialize
 from thruway.core.errors import Unsupported
-from thruway.core.sizes import FloorDiv, Max, Min, Mod, SizeLike, Symbol
+from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol
 from thruway.frame.source import show
+from thruway.shapes.floats import FloatInput
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceTensor
 
@@ -71,6 +72,12 @@ OPERATORS = (
 )
 
 
+TAKES_FLOATS = frozenset({
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.eq, operator.ne,
+    operator.lt, operator.le, operator.gt, operator.ge,
+})
+
+
 def is_torch_callable(target: Any) -> bool:
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return True
@@ -86,6 +93,8 @@ class NotTensorArguments(Exception):
 
 def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """Runs `target` on trace tensors and records it. None where an argument is of another kind (a Python callable, say)."""
+    if target not in TAKES_FLOATS:
+        args, kwargs = [without_floats(state, a) for a in args], {k: without_floats(state, v) for k, v in kwargs.items()}
     try:
         trace_args = [to_trace(a) for a in args]
         trace_kwargs = {k: to_trace(v) for k, v in kwargs.items()}
@@ -94,6 +103,16 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
     writes = state.writes
     result = run_trace(state, target, trace_args, trace_kwargs)
     return record_result(state, target, args, kwargs, result, state.writes != writes)
+
+
+def without_floats(state: State, value: Value) -> Value:
+    """The argument, with a float that changes between calls as a constant: only arithmetic takes it as it is."""
+    if isinstance(value, SizeValue) and isinstance(value.size, torch.SymFloat):
+        return specialize(state, value)
+    if isinstance(value, ListValue | TupleValue) and any(isinstance(one, SizeValue) for one in value.items):
+        items = [without_floats(state, one) for one in value.items]
+        return ListValue(items) if isinstance(value, ListValue) else TupleValue(tuple(items), cls=value.cls)
+    return value
 
 
 def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
@@ -244,8 +263,19 @@ def _input_name(state: State, value: TensorValue) -> str:
 
 
 def size_node(state: State, value: SizeValue) -> Any:
-    """The node that computes a symbolic size from the sizes of inputs."""
+    """The node that computes a symbolic number from numbers that are inputs and the sizes of inputs."""
+    if isinstance(value.size, torch.SymFloat):
+        return _float_node(state, value.size.node.expression)
     return expression_node(state, bare(value.size))
+
+
+def _float_node(state: State, expression: Any) -> Any:
+    if isinstance(expression, FloatInput):
+        return _number_node(state, state.number_inputs[expression.source])
+    if not isinstance(expression, tuple):
+        return expression_node(state, expression) if isinstance(expression, Size) else expression
+    function, *operands = expression
+    return _size_call(state, function, *(_float_node(state, one) for one in operands))
 
 
 def expression_node(state: State, size: SizeLike) -> Any:

@@ -27,6 +27,7 @@ from thruway.capture.values.base import (
 from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
 from thruway.frame.source import Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source, show
+from thruway.shapes.floats import FloatInput, FloatNode
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import comparable, is_symbolic, symint
 from thruway.shapes.trace_tensor import TraceTensor, from_meta, meta_of
@@ -52,6 +53,8 @@ def wrap(state: State, obj: Any, source: Source, guarded: bool = False) -> Value
     if cls in BY_VALUE:
         if state.dynamic and cls is int and (source, None) in state.dynamic and 2 <= obj < SIZE_LIMIT:
             return _size_input(state, obj, source)
+        if state.dynamic and cls is float and (source, None) in state.dynamic:
+            return _float_input(state, obj, source)
         if not guarded:
             state.guard("equal", source, obj)
         return Constant(obj, source)
@@ -79,6 +82,15 @@ def _size_input(state: State, obj: int, source: Source) -> SizeValue:
         state.symbols[name] = (known, None)
         state.facts.hints[name] = obj
         state.guard("size", source, symbol(name))
+    return known
+
+
+def _float_input(state: State, obj: float, source: Source) -> SizeValue:
+    known = state.number_inputs.get(source)
+    if known is None:
+        state.guard("type", source, float)
+        known = state.number_inputs[source] = SizeValue(torch.SymFloat(FloatNode(FloatInput(source), obj, state.facts)))
+        known.source = source
     return known
 
 

@@ -15,6 +15,8 @@ import torch
 from thruway.core import sizes as core
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size, SizeLike
+from thruway.shapes.booleans import BoolNode
+from thruway.shapes.floats import FloatNode
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import NO_RULE
 from thruway.shapes.rules import strides as layouts
@@ -36,11 +38,12 @@ class Fact:
 @dataclass(slots=True)
 class Facts:
     """`hints`: a value for each symbol's name. `recorded`: what was assumed, in order, without repeats. `may_fix`: whether a size may
-    become a constant, which needs true hints."""
+    become a constant, which needs true hints. `fixed`: sources of floats that became constants."""
 
     hints: dict[str, int] = field(default_factory=dict)
     recorded: dict[Fact, None] = field(default_factory=dict)
     may_fix: bool = True
+    fixed: dict[object, None] = field(default_factory=dict)
 
     def hint(self, size: SizeLike) -> int:
         for s in core.symbols(size):
@@ -108,39 +111,6 @@ def _fact(left: SizeLike, operator: str, right: SizeLike) -> Fact:
     if operator in (">", ">="):
         return Fact(right, "<" if operator == ">" else "<=", left)
     return Fact(left, operator, right)
-
-
-class BoolNode:
-    """What torch's C++ gets for a comparison: a known truth value."""
-
-    def __init__(self, value: bool):
-        self.value = value
-
-    def is_int(self): return False
-    def is_float(self): return False
-    def is_bool(self): return True
-    def is_symbolic(self): return False
-    def is_constant(self): return True
-    def is_nested_int(self): return False
-    def has_hint(self): return True
-    def maybe_as_int(self): return None
-    def nested_int(self): return None
-    def constant_bool(self): return self.value
-    def guard_bool(self, file, line): return self.value
-    def bool_(self): return self.value
-    def guard_size_oblivious(self, file, line): return self.value
-    def guard_or_false(self, file, line): return self.value
-    def guard_or_true(self, file, line): return self.value
-    def statically_known_true(self, file, line): return self.value
-    def expect_true(self, file, line): return self.value
-    def wrap_bool(self, value): return BoolNode(value)
-    def sym_not(self): return BoolNode(not self.value)
-    def sym_and(self, other): return BoolNode(self.value and other.value)
-    def sym_or(self, other): return BoolNode(self.value or other.value)
-    def and_(self, other): return self.sym_and(other)
-    def or_(self, other): return self.sym_or(other)
-    def str(self): return str(self.value)
-    def __str__(self): return str(self.value)
 
 
 class SizeNode:
@@ -221,11 +191,9 @@ class SizeNode:
     def is_channels_last_strides_2d(self, sizes, strides): return _channels_last(4, sizes, strides, layouts.suggests_channels_last)
     def is_channels_last_strides_3d(self, sizes, strides): return _channels_last(5, sizes, strides, layouts.suggests_channels_last)
 
-    def sym_float(self):
-        raise Unsupported(NO_RULE, "a symbolic size as a float")
-
-    def truediv(self, other):
-        raise Unsupported(NO_RULE, "a symbolic size as a float")
+    def sym_float(self): return FloatNode(self.size, float(self.facts.hint(self.size)), self.facts)
+    def truediv(self, other): return self.sym_float().float_truediv(other.sym_float())
+    def int_truediv(self, other): return self.truediv(other)
 
     def pow(self, other):
         raise Unsupported(NO_RULE, "a power of a symbolic size")

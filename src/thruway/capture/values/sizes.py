@@ -9,6 +9,7 @@ from thruway.capture.state import State
 from thruway.capture.tensors import to_trace
 from thruway.capture.values.base import SizeValue, Value
 from thruway.capture.values.constants import from_python, specialize
+from thruway.capture.values.errors import raise_real
 from thruway.core.errors import Unsupported
 
 
@@ -16,6 +17,9 @@ def size_operation(state: State, function: Callable[..., Any], *operands: Value)
     """`function(*operands)`, at least one of them a SizeValue."""
     try:
         return from_python(state, function(*(to_trace(one) for one in operands)))
-    except (Unsupported, TypeError):
+    except (Unsupported, TypeError, AttributeError):
         known = [specialize(state, one).value if isinstance(one, SizeValue) else one.value for one in operands]
+    try:
         return from_python(state, function(*known))
+    except Exception as error:
+        raise_real(state, error)

@@ -1,0 +1,100 @@
+"""Floats that change between calls, behind torch.SymFloat: an expression over inputs and sizes, with the value of this call as a hint.
+
+`expression` is a leaf (`FloatInput`, a size, a plain number) or (function, operands…). Only arithmetic that cannot raise stays symbolic.
+Whatever asks for the value makes it a constant: the inputs that it came from are then noted in `Facts.fixed`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from thruway.core.errors import Unsupported
+from thruway.core.sizes import Size
+from thruway.shapes.booleans import BoolNode
+from thruway.shapes.refuse import NO_RULE
+
+Expression = Any
+
+
+@dataclass(frozen=True, slots=True)
+class FloatInput:
+    """A float found outside: `source` says where."""
+
+    source: object
+
+
+class FloatNode:
+    """What torch.SymFloat asks of its node."""
+
+    __slots__ = ("expression", "hint", "facts")
+
+    def __init__(self, expression: Expression, hint: float, facts: Any):
+        self.expression, self.hint, self.facts = expression, hint, facts
+
+    def is_int(self): return False
+    def is_float(self): return True
+    def is_bool(self): return False
+    def is_symbolic(self): return True
+    def is_constant(self): return False
+    def is_nested_int(self): return False
+    def nested_int(self): return None
+    def has_hint(self): return True
+    def require_hint(self, fallback=None): return self.hint
+    def maybe_as_float(self): return None
+    def maybe_as_int(self): return None
+    def constant_float(self): return None
+    def clone(self): return self
+    def str(self): return "float"
+    def _graph_repr(self): return "float"
+    def sym_float(self): return self
+    def guard_float(self, file, line): return self.fix()
+    def float_(self): return self.fix()
+    def bool_(self): return bool(self.fix())
+    def wrap_int(self, value): return FloatNode(value, float(value), self.facts)
+    def wrap_float(self, value): return FloatNode(value, value, self.facts)
+    def wrap_bool(self, value): return BoolNode(value)
+    def add(self, other): return self._of(operator.add, self, other)
+    def sub(self, other): return self._of(operator.sub, self, other)
+    def mul(self, other): return self._of(operator.mul, self, other)
+    def neg(self): return self._of(operator.neg, self)
+    def truediv(self, other): return self._divided_by(other)
+    def float_truediv(self, other): return self._divided_by(other)
+    def eq(self, other): return self._compare(operator.eq, other)
+    def ne(self, other): return self._compare(operator.ne, other)
+    def lt(self, other): return self._compare(operator.lt, other)
+    def le(self, other): return self._compare(operator.le, other)
+    def gt(self, other): return self._compare(operator.gt, other)
+    def ge(self, other): return self._compare(operator.ge, other)
+
+    def fix(self) -> float:
+        """The value as a plain number."""
+        for leaf in leaves(self.expression):
+            if isinstance(leaf, Size):
+                self.facts.fix(leaf)
+            else:
+                self.facts.fixed[leaf.source] = None
+        return self.hint
+
+    def _of(self, function: Callable[..., float], *operands: FloatNode) -> FloatNode:
+        return FloatNode((function, *(one.expression for one in operands)), function(*(one.hint for one in operands)), self.facts)
+
+    def _divided_by(self, other: FloatNode) -> FloatNode:
+        if isinstance(other.expression, Size) and self.facts.holds(other.expression, "!=", 0):
+            return self._of(operator.truediv, self, other)
+        by = other.fix()
+        if not by:
+            raise Unsupported(NO_RULE, "a division by zero")
+        return self._of(operator.truediv, self, other.wrap_float(by))
+
+    def _compare(self, function: Callable[..., bool], other: FloatNode) -> BoolNode:
+        return BoolNode(function(self.fix(), other.fix()))
+
+
+def leaves(expression: Expression) -> list[FloatInput | Size]:
+    """The inputs and sizes that an expression is made of."""
+    if isinstance(expression, tuple):
+        return [leaf for part in expression[1:] for leaf in leaves(part)]
+    return [expression] if isinstance(expression, FloatInput | Size) else []
