@@ -42,6 +42,7 @@ from thruway.schedule.rewrite import children, is_size, own_sizes, walk
 FULL = 264                  # programs that keep a large GPU busy: two per multiprocessor
 RESIDENT = 16384            # elements of a row that one program keeps in registers
 INT32_LIMIT = 2**31
+EARLY = 4096                # rows up to which what later phases read is loaded at the start
 SHORT = frozenset({"bfloat16", "float16"})
 SCANNED = frozenset({"sum", "prod", "min", "max"})
 
@@ -108,6 +109,7 @@ class _Printer:
         self.row_variables = {let.var for p in self.phases if p.inner for let in p.lets if kernel.scan is None}
         self.row_variables |= {r.var for p in self.phases for r in p.reductions if kernel.scan is not None}
         self.stored: dict[tuple[str, tuple[Index, ...]], tuple[str, str]] = {}     # what this program put where, still in registers
+        self.written = {root(name, self.buffers) for name in kernel.writes}
         self.reduced: dict[tuple[str, str, str, str], str] = {}    # what is reduced already in these registers, by the first's variable
         self.rough: set[int] = set()              # expressions that are rounded to a short float at once
         self.varying: dict[int, bool] = {}
@@ -220,7 +222,18 @@ class _Printer:
             self.masks[phase.inner] = f"rm{number}"
             self.emit(f"rm{number} = xm & (r < {self.size(extent)})")
             self.decode(phase.inner, "r")
+            if number == 0 and len(self.phases) > 1 and self.row <= EARLY:
+                self.load_early()
         self.body(phase, self.masks[phase.inner])
+
+    def load_early(self) -> None:
+        """Starts the loads of later phases before the first reduction waits: their latencies then pass side by side."""
+        for phase in self.phases[1:]:
+            mask = self.masks.get(phase.inner)
+            for value in phase_values(phase) if mask else ():
+                for load in _certain_loads(value):
+                    if load.buffer not in self.scratch and root(load.buffer, self.buffers) not in self.written:
+                        self.value(load, mask)
 
     def body(self, phase: Phase, mask: str) -> None:
         for let in phase.lets:
@@ -500,6 +513,20 @@ def _show_atom(node) -> str:
 
 def _is_positive(x: Expr) -> bool:
     return isinstance(x, Literal) and x.value > 0 or isinstance(x, Op) and x.name in ("exp", "exp2", "sigmoid")
+
+
+def _certain_loads(expr: Expr) -> Iterator[Load]:
+    """Loads that are evaluated wherever `expr` is, at places that need no computing."""
+    match expr:
+        case Load(_, index) if all(is_size(i) for i in index):
+            yield expr
+        case Op(_, args):
+            for x in args:
+                yield from _certain_loads(x)
+        case Cast(x):
+            yield from _certain_loads(x)
+        case _:
+            return
 
 
 def _remainder(a: str, b: str) -> str:

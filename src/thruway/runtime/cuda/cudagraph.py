@@ -1,8 +1,8 @@
 """Replays a whole step as one CUDA graph, and knows when that is not safe.
 
 `Replay` stands around a CudaProgram. The first runs go step by step (libraries then choose their algorithms), the next records.
-What may change between calls decides how each input is treated: weights and tensors that the step writes keep their addresses, and a
-moved one leads to a new recording; every other input is copied into a static one. Outputs are copied out of the graph's memory, so nothing that the
+What may change between calls decides how each input is treated: weights, tensors that the step writes and inputs that have not moved so far
+are read where they are, and a moved one leads to a new recording; an input that is no weight and has moved is copied into a static one from then on. Outputs are copied out of the graph's memory, so nothing that the
 user keeps is ever overwritten. Recordings share one memory pool per device: they run one after the other, and nothing in the pool outlives a replay.
 """
 
@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 
 from thruway.core.launch import Call
-from thruway.runtime.cuda.launch import CudaProgram, dense
+from thruway.runtime.cuda.launch import ALIGNMENT, CudaProgram, dense
 from thruway.runtime.lifetime import uses
 
 RECORDINGS = 8             # per program: a step whose weights keep moving is not worth recording
@@ -118,31 +118,44 @@ def predicted_gain(program: CudaProgram, moving: Sequence[torch.Tensor], outputs
 
 
 class Replay:
-    """A CudaProgram behind CUDA graphs. Same call, same meaning. `note(kind, text)` hears what was decided, once."""
+    """A CudaProgram behind CUDA graphs. Same call, same meaning. `note(kind, text)` hears what was decided, once.
+    Inputs from number `constant` on keep their addresses for as long as this object lives."""
 
-    def __init__(self, program: CudaProgram, note: Callable[[str, str], None]):
+    def __init__(self, program: CudaProgram, constant: int, note: Callable[[str, str], None]):
         self.program, self.note = program, note
         self.runs = self.recorded = 0
         self.recordings: OrderedDict[tuple[int, ...], _Recording] = OrderedDict()
         used = {program.slots.root[slot] for step in program.launch.steps for slot in uses(step)}
-        used = [i for i in range(len(program.launch.inputs)) if i in used]
-        fixed = set(program.written) | {i for i, each in enumerate(program.launch.inputs) if each.weight}
-        self.fixed = [i for i in used if i in fixed]
-        self.moving = [i for i in used if i not in fixed]
+        self.used = [i for i in range(constant) if i in used]
+        self.may_move = {i for i in self.used if not program.launch.inputs[i].weight} - set(program.written)
+        self.moving: list[int] = []
+        self.fixed = self.used
+        self.last: dict[int, int] = {}
         self.refused = False
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         if self.refused or self.recorded > RECORDINGS or torch.cuda.is_current_stream_capturing():
             return self.program(inputs)
-        self.runs += 1
-        if self.runs <= WARM_RUNS:
+        if self.runs < WARM_RUNS:
+            self.runs += 1
             outputs = self.program(inputs)
+            self._see_moves(inputs)
             if self.runs == WARM_RUNS:
                 self._decide(inputs, outputs)
             return outputs
         key = tuple([inputs[i].data_ptr() for i in self.fixed])
-        recording = self.recordings.get(key) or self._record(key, inputs)
+        recording = self.recordings.get(key) or self._record(inputs)
         return recording.replay(inputs) if recording is not None else self.program(inputs)
+
+    def _see_moves(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Inputs that have moved since the last look are copied from now on. Recordings that read them in place go."""
+        now = {i: inputs[i].data_ptr() for i in self.may_move}
+        moved = [i for i in sorted(now) if i not in self.moving and (now[i] != self.last.get(i, now[i]) or now[i] % ALIGNMENT)]
+        if moved:
+            self.moving = sorted([*self.moving, *moved])
+            self.fixed = [i for i in self.used if i not in self.moving]
+            self.recordings.clear()
+        self.last = now
 
     def _decide(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
         reason = refusal(self.program, inputs)
@@ -156,17 +169,20 @@ class Replay:
             self.refused = True
             self.note("cuda_graph_refused", reason)
 
-    def _record(self, key: tuple[int, ...], inputs: Sequence[torch.Tensor]) -> _Recording | None:
+    def _record(self, inputs: Sequence[torch.Tensor]) -> _Recording | None:
+        before = self.moving
+        self._see_moves(inputs)
         while len(self.recordings) >= RECORDINGS:
             self.recordings.popitem(last=False)
-        self.recorded += 1
+        self.recorded += self.moving is before
         try:
-            recording = self.recordings[key] = _Recording(self.program, inputs, self.moving)
+            recording = _Recording(self.program, inputs, self.moving)
         except Exception as error:               # out of memory, or a library that cannot be recorded: the step itself still runs
             self.refused = True
             self.recordings.clear()
             self.note("cuda_graph_refused", f"recording failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
             return None
+        self.recordings[tuple([inputs[i].data_ptr() for i in self.fixed])] = recording
         if self.recorded > RECORDINGS:
             self.note("cuda_graph_refused", f"weights or written tensors moved {RECORDINGS} times")
         return recording
@@ -197,12 +213,11 @@ class _Recording:
         self.own = {slot: out for slot, out in zip(self.slots, outputs) if slot >= len(inputs)}
         self.own_dense = [dense(own) for own in self.own.values()]
         self.outputs_expanded = any(0 in own.stride() for own in self.own.values())
-        self.kept = tuple(t for i, t in enumerate(inputs) if i not in moving)      # fixed addresses stay valid
 
     def _copy_inputs(self, inputs: Sequence[torch.Tensor]) -> None:
         if self.moving:
             now = [inputs[i] for i in self.moving]
-            torch._foreach_copy_(self.static, [dense(t) for t in now] if self.has_expanded else now)
+            copy_all(self.static, [dense(t) for t in now] if self.has_expanded else now)
 
     def replay(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         stream, pool = torch.cuda.current_stream(), self.pool
@@ -216,10 +231,18 @@ class _Recording:
             if self.written:
                 torch._C._increment_version([inputs[i] for i in self.written])
             if fresh:
-                torch._foreach_copy_([dense(t) for t in fresh.values()] if self.outputs_expanded else list(fresh.values()), self.own_dense)
+                copy_all([dense(t) for t in fresh.values()] if self.outputs_expanded else list(fresh.values()), self.own_dense)
         pool.last_stream = stream.cuda_stream
         pool.done.record(stream)
         return tuple([inputs[slot] if slot not in fresh else fresh[slot] for slot in self.slots])
+
+
+def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+    """One launch for many, a plain copy for one."""
+    if len(targets) == 1:
+        targets[0].copy_(sources[0])
+    else:
+        torch._foreach_copy_(targets, sources)
 
 
 def empty_like(t: torch.Tensor) -> torch.Tensor:

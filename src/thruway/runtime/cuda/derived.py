@@ -6,6 +6,7 @@ A write through `.data` is not seen: looking at memory would mean waiting for th
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable, Sequence
 
@@ -32,13 +33,16 @@ class OptimizerSteps:
 
 
 _steps = OptimizerSteps()
+_version, _address = operator.attrgetter("_version"), operator.methodcaller("data_ptr")
 
 
 class KeptValues:
-    """The derived values of one graph. `watched` are the inputs that they depend on; `report` hears of every time but the first."""
+    """The derived values of one graph. `watched` are the inputs that they depend on; `report` hears of every time but the first.
+    `replaced` is called where values move to other addresses."""
 
     def __init__(self, make: Make, watched: Sequence[int], report: Callable[[str], None]):
         self.make, self.watched, self.report = make, watched, report
+        self.replaced: Callable[[], None] = lambda: None
         self.look: tuple[object, ...] | None = None
         self.references: list[weakref.ref] = []
         self.values: tuple[torch.Tensor, ...] = ()
@@ -47,8 +51,8 @@ class KeptValues:
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         weights = [inputs[i] for i in self.watched]
-        look = (_steps.count, [(w.data_ptr(), -1 if w.is_inference() else w._version) for w in weights])
-        if look != self.look or any([reference() is not w for reference, w in zip(self.references, weights)]):
+        look = _look(weights)
+        if look != self.look:
             self._make_again(inputs, weights, look)
         return self.values
 
@@ -60,10 +64,24 @@ class KeptValues:
                     old.copy_(new)                    # same addresses: recordings stay valid
             else:
                 self.values = made
-        self.look, self.references = look, [weakref.ref(w) for w in weights]
+                self.replaced()
+        self.look, self.references = look, [weakref.ref(w, self._forget) for w in weights]
         self.times += 1
         if self.times > 1:
             self.report(f"a weight changed: {len(made)} derived values made again, for the {self.times}th time")
+
+    def _forget(self, _: object) -> None:
+        """A weight is gone: another tensor may come to look just like it."""
+        self.look = None
+
+
+def _look(weights: list[torch.Tensor]) -> tuple[object, ...]:
+    """Identities, addresses and versions (inference tensors have none), and the count of optimizer steps."""
+    try:
+        versions = list(map(_version, weights))
+    except RuntimeError:
+        versions = [-1 if w.is_inference() else w._version for w in weights]
+    return _steps.count, list(map(id, weights)), list(map(_address, weights)), versions
 
 
 def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -41,6 +41,8 @@ class GpuRunnable:
         self.symbols = tuple((binding.input, binding.dim) for binding in launch.symbols)
         self.names = tuple(binding.name for binding in launch.symbols)
         self.flag = Flag() if any(kernel.checks for kernel in kernels.values()) else None
+        if kept is not None:
+            kept.replaced = self.release
         self.programs: OrderedDict[tuple[int, ...], Callable[..., tuple[torch.Tensor, ...]]] = OrderedDict()
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -79,4 +81,5 @@ class GpuRunnable:
     def _prepare(self, values: tuple[int, ...]) -> Callable[..., tuple[torch.Tensor, ...]]:
         sized = concrete(self.launch, dict(zip(self.names, values)))
         program = CudaProgram(sized, self.kernels, self.operators, self.device, driver(), self.flag)
-        return Replay(program, self.note) if self.graphs else program
+        given = len(self.launch.inputs) - (len(self.kept.values) if self.kept is not None else 0)
+        return Replay(program, given, self.note) if self.graphs else program
