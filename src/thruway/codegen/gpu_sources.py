@@ -22,8 +22,9 @@ from thruway.core.sizes import SizeLike
 from thruway.loops.ir import Buffer, BufferRef, Extern, Kernel, Load, Store
 from thruway.schedule.depend import root
 from thruway.schedule.memory import byte_size
+from thruway.schedule.phases import phase_values
 from thruway.schedule.plan import Placement, Plan
-from thruway.schedule.rewrite import rewrite
+from thruway.schedule.rewrite import loads, rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,8 @@ class _Kernels:
         return symbol, tuple(storages.index(root(p, buffers)) for p in source.pointers), source.sizes, can_fail(kernel)
 
     def _with_rows_in_memory(self, kernel: Kernel) -> Kernel:
-        """Private rows too long for one program become buffers with a row per outer point."""
-        if all(_elements(row) <= RESIDENT for row in kernel.scratch):
+        """Private rows that are too long for one program, or read at other places than written, become buffers with a row per outer point."""
+        if all(_elements(row) <= RESIDENT for row in kernel.scratch) and not _crosses_rows(kernel):
             return kernel
         outer = tuple(axis.extent for axis in kernel.outer)
         index = tuple(axis.index for axis in kernel.outer)
@@ -117,6 +118,13 @@ class _Kernels:
             for p in kernel.phases
         )
         return replace(kernel, phases=phases, scratch=(), writes=kernel.writes + tuple(made), reads=kernel.reads)
+
+
+def _crosses_rows(kernel: Kernel) -> bool:
+    """Whether an element of a private row is read by another thread's element than the one that wrote it."""
+    private = {row.name for row in kernel.scratch}
+    written = {store.buffer: store.index for phase in kernel.phases for store in phase.stores if store.buffer in private}
+    return any(x.index != written[x.buffer] for phase in kernel.phases for x in loads(*phase_values(phase)) if x.buffer in private)
 
 
 def _row_major(name: str, dtype: str, extents: tuple[SizeLike, ...], device: str) -> Buffer:
