@@ -145,6 +145,13 @@ def _faults(*rows: Any) -> str:
     return "".join(f" {row[1:3]} {[one and one[1] for one in row[4]]}" for row in rows if isinstance(row, tuple) and row[0] == "raises")
 
 
+def _narrow(a: Any, b: Any) -> tuple[Any, Any]:
+    """The innermost parts that differ."""
+    while isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        a, b = next((one, other) for one, other in zip(a, b) if one != other)
+    return a, b
+
+
 def load(text: str, name: str) -> dict[str, Any]:
     """The program's namespace. `name` is its module and file name, where tracebacks find the text."""
     linecache.cache[f"{name}.py"] = len(text), None, text.splitlines(keepends=True), f"{name}.py"
@@ -204,6 +211,7 @@ def difference(text: str, backend: Any = "eager", name: str = "fuzz_program") ->
     for call, (a, b) in enumerate(zip(expected, found)):
         for key in ("exception", "printed", "result", "arguments", "globals", "random", "backward"):
             if a.get(key) != b.get(key):
-                return Difference(f"{key}{_faults(a.get(key), b.get(key))}", f"call {call}\n  eager    {a.get(key)}\n  compiled {b.get(key)}")
+                one, other = _narrow(a.get(key), b.get(key))
+                return Difference(f"{key}{_faults(a.get(key), b.get(key))}", f"call {call}\n  eager    {one}\n  compiled {other}")
     bugs = [event.detail for event in pipeline.journal.of_kind("bug")]
     return Difference(f"bug {bugs[0].split(':')[0]} {bugs[0].rsplit('(', 1)[-1]}", bugs[0]) if bugs else None

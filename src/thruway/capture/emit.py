@@ -38,6 +38,7 @@ from thruway.shapes.symbolic import bare
 
 _COUNT = itertools.count()
 SYMBOLS = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/"}
+LINKS = ("__cause__", "__context__")          # of exceptions
 LITERALS = (int, str, bytes, type(None), bool)
 
 
@@ -302,7 +303,7 @@ def _build_object(out: Emitter, value: ObjectValue, recipe: tuple, name: str) ->
     if attributes:
         pairs = ", ".join(f"{out.value(k)}: {out.value(v)}" for k, v in attributes)
         lines.append(f"{name}.__dict__.update({{{pairs}}})")
-    lines += [f"object.__setattr__({name}, {slot!r}, {out.value(v)})" for slot, v in slots if not slot.startswith("__")]
+    lines += [f"object.__setattr__({name}, {slot!r}, {out.value(v)})" for slot, v in slots if not slot.startswith("__") or slot in LINKS]
     return lines + fill
 
 

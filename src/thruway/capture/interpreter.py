@@ -9,7 +9,8 @@ from thruway.bytecode.decode import ExceptionRange, decode
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes import HANDLERS
 from thruway.capture.state import Frame, Inline, Marker, Return, State, UserRaise, Yield
-from thruway.capture.values.base import Constant, GeneratorValue, Value
+from thruway.capture.values.base import Constant, GeneratorValue, ObjectValue, Value
+from thruway.capture.values.attribute import set_slot
 from thruway.capture.values.call import call
 from thruway.capture.values.errors import raise_error
 from thruway.core.errors import Unsupported
@@ -86,6 +87,7 @@ def _unwind(state: State, base: int, raised: UserRaise) -> None:
     frames = state.frames
     if base == 0 and not any(_handler(frame) for frame in frames):
         raise unsupported(state, "TW107", describe(raised.value))
+    _link(state, raised.value)
     while len(frames) > base:
         frame = frames[-1]
         at = frame.pc - 1
@@ -101,6 +103,19 @@ def _unwind(state: State, base: int, raised: UserRaise) -> None:
         if frame.generator is not None:
             frame.generator.finished = True
     raise raised
+
+
+def _link(state: State, error: Value) -> None:
+    """An error raised while another is handled names that one as its context."""
+    handled = next((frame.handled[-1] for frame in reversed(state.frames) if frame.handled), None)
+    if handled is None or not isinstance(error, ObjectValue) or "__context__" in error.slots:
+        return
+    link = handled
+    while isinstance(link, ObjectValue):
+        if link is error:
+            return
+        link = link.slots.get("__context__")
+    set_slot(state, error, "__context__", handled)
 
 
 def _handler(frame: Frame) -> ExceptionRange | None:

@@ -7,6 +7,7 @@ gives it back as a `Jump`, so that a break in a loop makes the stack no deeper.
 
 from __future__ import annotations
 
+import sys
 import types
 from collections import Counter
 from collections.abc import Callable
@@ -57,7 +58,7 @@ class BreakEmitter(Emitter):
         super().__init__(state, function)
         self.broken, self.compile_function = broken, compile_function
         self.constants |= {
-            "EXHAUSTED": EXHAUSTED, "Jump": Jump, "land": land, "continue_handling": continue_handling, "make_function": types.FunctionType,
+            "EXHAUSTED": EXHAUSTED, "Jump": Jump, "land": land, "continue_handling": continue_handling, "outside_handler": outside_handler, "make_function": types.FunctionType,
         }
         self.last = len(broken.frames) - 1
         self.step_row = self._step_row()
@@ -228,6 +229,8 @@ class BreakEmitter(Emitter):
         called = [function, *("None" if value is NULL else self.value(value) for value in values)]
         for error in reversed([each for one in self.broken.frames for each in one.handled]):
             called = ["continue_handling", self.value(error), *called]
+        if self.broken.frames[0].left:
+            called = ["outside_handler", *called]
         return [f"t = {called[0]}({', '.join(called[1:])})"]
 
     def _after_step(self) -> list[str]:
@@ -297,6 +300,20 @@ def continue_handling(error: BaseException, function: Callable[..., Any], *args:
         if type(result) is Jump:
             result.leaves -= 1
         return result
+
+
+def outside_handler(function: Callable[..., Any], *args: Any) -> Any:
+    """Runs a step of a frame that has left its `except` block though Python still stands in it: no error names that one as its context."""
+    handled = sys.exception()
+    try:
+        return function(*args)
+    except BaseException as error:
+        link: BaseException | None = error
+        while link is not None:
+            if link.__context__ is handled:
+                link.__context__ = None
+            link = link.__context__
+        raise
 
 
 def emit_break(state: State, function: types.FunctionType, broken: Break, compile_function: CompileFunction):

@@ -118,7 +118,7 @@ def _wrap_builtin(state: State, obj: Any, source: Source, guarded: bool) -> Valu
         return _wrap_identity(state, obj, source, guarded)
     state.guard("type", source, type(obj))
     descriptor = getattr(type(owner), obj.__name__)
-    return MethodValue(Constant(descriptor), wrap(state, owner, MethodSelf(source)), source)
+    return MethodValue(Constant(descriptor), wrap(state, owner, Attr(source, "__self__")), source)
 
 
 def _wrap_tensor(state: State, obj: torch.Tensor, source: Source, guarded: bool) -> Value:

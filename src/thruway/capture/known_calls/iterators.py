@@ -192,8 +192,15 @@ def send(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def throw_in(state: State, args: Args, kwargs: Kwargs) -> Value:
-    error = args[1] if isinstance(args[1], ObjectValue) else state.call(args[1], args[2:])
-    return throw(state, args[0], error)
+    generator, kind, *rest = args
+    value = rest[0] if rest else NONE
+    if isinstance(kind, ObjectValue):
+        error = kind
+    elif isinstance(value, ObjectValue) and issubclass(value.cls.value, BaseException):
+        error = value
+    else:
+        error = state.call(kind, [] if value is NONE else [value])
+    return throw(state, generator, error)
 
 
 def close(state: State, args: Args, kwargs: Kwargs) -> Value:

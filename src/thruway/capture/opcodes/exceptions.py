@@ -6,7 +6,7 @@ from thruway.bytecode.decode import Instruction
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes.stack import push
 from thruway.capture.state import Frame, Inline, State, UserRaise
-from thruway.capture.values.attribute import bind
+from thruway.capture.values.attribute import bind, set_slot
 from thruway.capture.values.base import NONE, Constant, ObjectValue, TupleValue, Value
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.compare import boolean
@@ -23,7 +23,7 @@ def raise_varargs(state: State, frame: Frame, ins: Instruction) -> None:
         raise UserRaise(frame.handled[-1])
     error = _instance(state, frame.stack.pop())
     if cause is not None:
-        error.slots["__cause__"] = cause if isinstance(cause, Constant) and cause.value is None else _instance(state, cause)
+        set_slot(state, error, "__cause__", cause if isinstance(cause, Constant) and cause.value is None else _instance(state, cause))
     raise UserRaise(error)
 
 

@@ -485,11 +485,10 @@ def set_generic(state: State, value: ObjectValue, name: str, new: Value) -> Resu
                 raise_error(state, AttributeError, f"property '{name}' of '{value.cls.value.__name__}' object has no setter")
             return call(state, wrap(state, found.fset, Attr(class_attribute_source(value.cls, name), "fset"), True), [value, new], {})
         case types.MemberDescriptorType():
-            return _set_slot(state, value, name, new)
+            return set_slot(state, value, name, new)
         case types.GetSetDescriptorType():
             if issubclass(value.cls.value, BaseException) and name in {"__traceback__", "__context__", "__cause__"}:
-                value.slots[name] = new
-                return None
+                return set_slot(state, value, name, new)
             raise unsupported(state, "TW106", f"attribute {name} of {value.cls.value.__name__}")
     if found is not MISSING and is_data_descriptor(found):
         setter = next((base.__dict__["__set__"] for base in type(found).__mro__ if "__set__" in base.__dict__), None)
@@ -504,7 +503,8 @@ def set_generic(state: State, value: ObjectValue, name: str, new: Value) -> Resu
     return None
 
 
-def _set_slot(state: State, value: ObjectValue, name: str, new: Value) -> None:
+def set_slot(state: State, value: ObjectValue, name: str, new: Value) -> None:
+    """Writes what a member descriptor of the type holds, or one of an exception's own (`__cause__`, `__context__`)."""
     old = value.slots.get(name)
     state.effects.remember(lambda: value.slots.pop(name) if old is None else value.slots.__setitem__(name, old))
     value.slots[name] = new

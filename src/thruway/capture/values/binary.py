@@ -20,7 +20,7 @@ from thruway.capture.values.errors import raise_error, raise_real
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, write_key
-from thruway.capture.values.mutate import extend_list, update_set
+from thruway.capture.values.mutate import extend_list, remove_member, replace_items, update_set
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
@@ -79,6 +79,10 @@ def _augment(state: State, symbol: str, left: Value, right: Value) -> Value | No
     match left, symbol:
         case ListValue(), "+":
             extend_list(state, left, items_of(state, right))
+        case ListValue(), "*" if isinstance(right, Constant | SizeValue):
+            replace_items(state, left, _repeat(state, left, right).items)
+        case SetValue(cls=cls), "&" | "-" | "^" if cls is set and isinstance(right, SetValue):
+            _replace_members(state, left, _set_operation(state, SYMBOLS[symbol][0], left, right))
         case SetValue(cls=cls), "|" if cls is set and isinstance(right, SetValue):
             update_set(state, left, list(right.items.values()))
         case DictValue(), "|" if isinstance(right, DictValue):
@@ -145,7 +149,9 @@ def _on_containers(state: State, symbol: str, function: Callable[..., Any], left
         case DictValue(), "|", DictValue():
             complete(state, left)
             complete(state, right)
-            return DictValue(left.items | right.items, cls=left.cls)
+            made = DictValue(left.items | right.items, cls=left.cls)
+            made.factory = left.factory
+            return made
         case (SetValue() | ViewValue(), "|" | "&" | "-" | "^", SetValue() | ViewValue()):
             return _set_operation(state, function, left, right)
     try:
@@ -180,6 +186,16 @@ def _set_operation(state: State, function: Callable[..., Any], left: Value, righ
     both = a | b
     keys = function(set(a), set(b))
     return SetValue({key: both[key] for key in both if key in keys}, cls=left.cls if isinstance(left, SetValue) else set)
+
+
+
+
+
+def _replace_members(state: State, target: SetValue, wanted: SetValue) -> None:
+    for key, member in list(target.items.items()):
+        if key not in wanted.items:
+            remove_member(state, target, member)
+    update_set(state, target, [member for key, member in wanted.items.items() if key not in target.items])
 
 
 def unary(state: State, symbol: str, value: Value) -> Result:

@@ -32,13 +32,14 @@ class Exhausted(Exception):
 
 
 class ListIterator(IteratorValue):
-    """Over a list or tuple value, live: sees items appended while it runs. Which item a symbolic `index` means is not known."""
+    """Over a list or tuple value, live: sees items appended while it runs. Which item a symbolic `index` means is not known.
+    `container`: the dict or set whose members they are, which must keep its size."""
 
-    __slots__ = ("over", "index", "step")
+    __slots__ = ("over", "index", "step", "container")
 
-    def __init__(self, over: Any, index: int | torch.SymInt = 0, step: int = 1):
+    def __init__(self, over: Any, index: int | torch.SymInt = 0, step: int = 1, container: Any = None):
         super().__init__()
-        self.over, self.index, self.step = over, index, step
+        self.over, self.index, self.step, self.container = over, index, step, container
 
     def built_from(self) -> list[Value]:
         return [self.over]
@@ -50,6 +51,9 @@ class ListIterator(IteratorValue):
     def next(self, state: State) -> Value:
         if type(self.index) is not int:
             raise unsupported(state, "TW105", "a list, from a place in it that changes between calls")
+        if self.container is not None and len(self.container.items) != len(self.over.items):
+            kind = "Set" if isinstance(self.container, SetValue) else "dictionary"
+            raise_error(state, RuntimeError, f"{kind} changed size during iteration")
         if not 0 <= self.index < len(self.over.items):
             raise Exhausted
         item = self.over.items[self.index]
@@ -177,7 +181,8 @@ def iterator_of(state: State, value: Value) -> Value:
         case ListValue() | TupleValue():
             return ListIterator(value)
         case DictValue() | SetValue() | ViewValue():
-            return ListIterator(TupleValue(tuple(items_of(state, value))))
+            members = TupleValue(tuple(items_of(state, value)))
+            return ListIterator(members, container=value.mapping if isinstance(value, ViewValue) else value)
         case Constant():
             return _constant_iterator(state, value)
         case TensorValue():

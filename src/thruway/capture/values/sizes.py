@@ -17,8 +17,10 @@ def size_operation(state: State, function: Callable[..., Any], *operands: Value)
     """`function(*operands)`, at least one of them a SizeValue."""
     try:
         return from_python(state, function(*(to_trace(one) for one in operands)))
-    except (Unsupported, TypeError, AttributeError):
+    except (Unsupported, TypeError, AttributeError):           # AttributeError: SymInt asks its node for an operation that it lacks
         known = [specialize(state, one).value if isinstance(one, SizeValue) else one.value for one in operands]
+    except ArithmeticError as error:
+        raise_real(state, error)
     try:
         return from_python(state, function(*known))
     except Exception as error:
