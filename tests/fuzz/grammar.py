@@ -165,6 +165,7 @@ ARGUMENTS = {
     "I": ("{i} % 4", "2", "{i} - 1", "3"), "F": ("{i} * 0.5", "1.5", "-0.25"), "B": ("{i} % 2 == 0", "True"), "S": ("'ab' * ({i} % 3)", "'key'"),
     "L": ("list(range({i} % 4 + 1))", "[3, 1, 2]"), "LT": ("[tensor({i}), tensor({i} + 7)]", "[tensor(k) for k in range({i} % 3)]"),
     "D": ("{{'a': {i}, 'b': 2}}", "{{'a': 1}}"), "DT": ("{{'w': tensor({i}), 'u': tensor(9)}}",), "X": ("Box(tensor({i}))", "Box(tensor({i}), {i} % 3 + 1)"),
+    "SE": ("{{{i}, 2}}", "set()", "{{1, 2, 3}}"),
     "C": ("Counted(tensor({i}), step={i} % 3)", "Counted(tensor({i}), 2)"), "P": ("({i}, tensor({i}))",), "FN": ("torch.relu", "(lambda t: t + {i})", "Box.shift"),
 }
 
@@ -202,7 +203,7 @@ EXPRESSIONS: dict[str, tuple[str, ...]] = {
     "B": ("<I> > <I>", "<I> == <I>", "not <B>", "<B> and <B>", "<B> or <B>", "<F> < <F>", "<I> in <L>", "'a' in <D>", "<S> == <S>", "isinstance(<X>, Box)", "bool(<L>)", "0 < <I> <= 3", "any(q > 1 for q in <L>)",
           "all(<L>)", "<Z> > 0", "bool(<Z> < 1)", "<T>.sum() > <T>.sum()", "<T>.requires_grad", "<T> is <T>", "<I> is not None", "hasattr(<X>, 'value')", "callable(<FN>)", "<S>.startswith('a')", "<I> not in <D>.values()",
           "<M>.any()", "torch.equal(<T>, <T>)", "<T>.is_contiguous()", "torch.is_tensor(<T>)", "<L> == <L>", "<D> == <D>", "<X> is <X>", "<T>.dtype == torch.float32", "<T>.shape == (2, 3)", "type(<X>) is Box",
-          "hasattr(<C>, 'tag_x')", "<C> == <C>", "<L> < <L>", "issubclass(Counted, Box)", "bool(<X>)", "math.isnan(<F>)", "<C> in [<C>]", "<M>.all().item()", "<S> in <D>", "len(<L>) > 1 and <L>[1] > <I>"),
+          "hasattr(<C>, 'tag_x')", "<C> == <C>", "<L> < <L>", "issubclass(Counted, Box)", "bool(<X>)", "math.isnan(<F>)", "<C> in [<C>]", "<I> in <SE>", "<SE> <= <SE>", "<SE> == <SE>", "bool(<SE>)", "<SE>.isdisjoint(<L>)", "<M>.all().item()", "<S> in <D>", "len(<L>) > 1 and <L>[1] > <I>"),
     "S": ("f'{<I>}-{<S>}'", "<S> + 'x'", "<S>.upper()", "str(<I>)", "'%d' % <I>", "f'{<F>:.2f}'", "f'{<S>!r:>6}'", "'-'.join(map(str, <L>))", "<S> * 2", "<S>[:1]", "'{} {}'.format(<I>, <S>)", "f'{<T>.shape}'", "repr(<L>)",
           "<S>.replace('a', 'b')", "type(<X>).__name__", "'a' if <B> else 'b'", "f'{<L>}'", "','.join(sorted(<D>))", "<S>.split('a')[0]", "str(<T>.dtype)", "f'{<I>:03d}{<B>}'", "<C>.tag_name", "<S>.strip('x')",
           "str(<D>)", "repr(Point(<I>))", "f'{<I>=}'", "chr(97 + <I> % 5)", "<S>.rjust(4, '.')", "f'{tuple(<L>)}'", "str(<T>.tolist()[0][0] > 0)", "f'{Pair(<I>)}'", "<S>.partition('-')[2]", "f'{<Z>.item():.3f}'"),
@@ -222,13 +223,14 @@ EXPRESSIONS: dict[str, tuple[str, ...]] = {
     "FN": ("(lambda t: t * <F>)", "(lambda t, by=<I>: t + by)", "torch.relu", "functools.partial(torch.mul, <T>)", "<X>", "Box.shift", "(lambda t: t + <T>)", "<C>", "torch.nn.functional.relu", "<X>.__call__", "functools.partial(depth, <I> % 3)",
            "(lambda *args, **kw: args[0] - 1)", "<T>.add", "operator.neg", "(<FN> if <B> else <FN>)"),
     "FI": ("(lambda q: q + <I>)", "(lambda q, r=2: q * r)", "abs", "functools.partial(operator.add, <I>)", "(lambda q: -q if q > 1 else q)", "spread", "functools.partial(spread, 1, third=<I>)", "(lambda q: [q, 1][q > 2])", "Point", "<L>.count"),
+    "SE": ("{<I>, <I>}", "set(<L>)", "<SE> | <SE>", "<SE> & <SE>", "{q for q in <L> if q > 0}", "<SE> - {<I>}", "<SE> ^ <SE>", "frozenset(<L>)", "<SE>.union(<L>)", "<SE>.copy()", "set(<D>)"),
     "X": ("Box(<T>)", "Box(<T>, size=<I>)", "Box.fresh(<T>)", "<X>.push(<I>)", "<C>", "<X> + <T>", "<X> + <X>", "(<X> if <B> else <X>)"),
     "C": ("Counted(<T>)", "Counted(<T>, step=<I>)", "Counted.fresh(<T>)", "<C>.push(<S>)", "Counted(<T>, 3, step=2)"),
 }
 LITERALS = {
     "T": ("WEIGHT", "torch.ones(2, 3)"), "V": ("torch.ones(3)",), "Z": ("torch.tensor(1.5)",), "M": ("torch.ones(2, 3).bool()",), "I": ("0", "1", "2", "3", "-1"), "F": ("0.5", "-1.25", "2.0", "0.0"),
     "B": ("True", "False"), "S": ("'a'", "'key'", "''", "'b'"), "L": ("[1, 2, 3]", "[]", "[0, 2]"), "LT": ("[WEIGHT]", "[]"), "D": ("{'a': 1}", "TABLE"), "DT": ("{'w': WEIGHT}",), "P": ("(1, WEIGHT)",),
-    "G": ("iter([1, 2])", "iter(range(3))"), "FN": ("torch.neg", "(lambda t: t + 1)"), "FI": ("abs", "(lambda q: q + 1)"), "X": ("Box(WEIGHT)",), "C": ("Counted(WEIGHT)",),
+    "G": ("iter([1, 2])", "iter(range(3))"), "FN": ("torch.neg", "(lambda t: t + 1)"), "FI": ("abs", "(lambda q: q + 1)"), "X": ("Box(WEIGHT)",), "SE": ("{1, 2}", "set()"), "C": ("Counted(WEIGHT)",),
 }
 TYPES = tuple(EXPRESSIONS)
 
@@ -240,7 +242,8 @@ STATEMENTS: tuple[tuple[int, str], ...] = (
     (2, "<L!>.append(<I>)"), (1, "<L!>.extend(<L>)"), (1, "<L!>.insert(0, <I>)"), (1, "<L!>.pop()"), (1, "<L!>.sort()"), (1, "<L!>.reverse()"), (1, "<L!>[<I>] = <I>"), (1, "<L!>[1:] = <L>"), (1, "del <L!>[0]"), (1, "<L!> += <L>"),
     (1, "<L!>.remove(<I>)"), (1, "<L!> *= 2"), (1, "<L!>.clear()"), (2, "<LT!>.append(<T>)"), (1, "<LT!>[0] = <T>"), (1, "<LT!>[-1] += <F>"), (1, "<LT!> += [<T>]"),
     (2, "<D!>['a'] = <I>"), (1, "<D!>[<S>] = <I>"), (1, "<D!>['a'] += <I>"), (1, "<D!>.update(<D>)"), (1, "<D!>.pop('a', None)"), (1, "<D!>.setdefault('n', <I>)"), (1, "del <D!>['a']"), (1, "<D!> |= <D>"), (1, "<D!>.popitem()"),
-    (1, "<DT!>['w'] = <T>"), (1, "<DT!>['w'] += <T>"), (1, "<DT!>['n'] = <T>"),
+    (1, "<SE!>.add(<I>)"), (1, "<SE!>.discard(<I>)"), (1, "<SE!> |= <SE>"), (1, "<SE!> &= <SE>"), (1, "<SE!>.update(<L>)"), (1, "<SE!>.remove(<I>)"), (1, "LOG.append(sorted(<SE>, key=str))"),
+    (1, "for <I=a> in sorted(<SE>, key=str):\n    <loop>"), (1, "<DT!>['w'] = <T>"), (1, "<DT!>['w'] += <T>"), (1, "<DT!>['n'] = <T>"),
     (2, "<X!>.value = <T>"), (2, "<X!>.size += 1"), (1, "<X!>.push(<I>).push(<S>)"), (1, "setattr(<X!>, 'extra', <I>)"), (1, "<X!>.value += <T>"), (1, "<X!>.value.add_(<F>)"), (1, "<X!>.history.append(<T>)"), (1, "Box.made += 1"), (1, "<X!>.value[0] = <V>"),
     (3, "LOG.append(<S>)"), (2, "LOG.append(<I>)"), (1, "LOG.append(<T>)"), (1, "TABLE['shift'] = <I>"), (1, "TABLE.setdefault(<S>, <I>)"),
     (4, "print(<S>)"), (2, "print(<I>, <F>, sep='|')"), (2, "print(<L>, <D>)"), (1, "print(f'{<T>.shape} {<I>}', end=';')"), (1, "print(<B>, <P>[0])"), (1, "print(<T>.sum().item() > 0)"),
@@ -272,4 +275,4 @@ STATEMENTS: tuple[tuple[int, str], ...] = (
 RAISES = ("raise ValueError(<S>)", "raise KeyError(<I>)", "raise Fault(<S>, code=<I>)", "<L>[99]", "<D>['absent']", "1 // (<I> * 0)", "raise IndexError", "if <B>:\n    raise ValueError('maybe')", "<X>.absent", "<T>.view(5)", "<T> + torch.ones(4)",
           "raise Fault('f') from KeyError(<I>)", "int('x')", "next(iter([]))", "None + 1", "undefined_name", "<I>.absent()", "<T> @ <T>", "spread()", "a, b = <L>", "torch.cat([])", "raise RuntimeError(<T>.shape)", "<T>[<I>, 7]", "assert not <S> + 'x', <I>")
 LOOP_ENDS = ("break", "continue", "if <B>:\n    break", "if <B>:\n    continue", "if <B>:\n    return <T>")
-RESULTS = ("<T>", "<T>, <I>", "[<T>, <L>]", "{'t': <T>, 'i': <I>, 's': <S>}", "<X>", "<LT>", "<T>, <X>, <D>", "<T> if <B> else <L>", "Pair(<I>, <T>)", "<FI>(<I>), <T>", "<P>", "<Z>", "<G>", "<FN>", "Point(<I>, tags=<L>)", "<C>, <V>", "<F>")
+RESULTS = ("<T>", "<T>, <I>", "[<T>, <L>]", "{'t': <T>, 'i': <I>, 's': <S>}", "<X>", "<LT>", "<T>, <X>, <D>", "<T> if <B> else <L>", "Pair(<I>, <T>)", "<FI>(<I>), <T>", "<SE>, <T>", "<P>", "<Z>", "<G>", "<FN>", "Point(<I>, tags=<L>)", "<C>, <V>", "<F>")

@@ -225,7 +225,7 @@ def _wrap_set(state: State, obj: set, source: Source, guarded: bool) -> Value:
         if type(member) not in BY_VALUE and not isinstance(member, (type, torch.dtype, enum.Enum)) and member is not None:
             raise unsupported(state, "TW114", type(member).__name__)
         members[member] = Constant(member)
-    state.guard("equal", source, obj if type(obj) is frozenset else frozenset(obj))
+    state.guard("equal", source, type(obj)(obj))
     state.guard("type", source, type(obj))
     return SetValue(members, source, type(obj))
 
