@@ -31,6 +31,7 @@ from thruway.core.target import Target
 from thruway.gpu_compiler import compile_on_gpu, is_on_gpu
 from thruway.graph.aliases import node_traits
 from thruway.graph.evaluate import evaluate
+from thruway.graph.numbers import Placed, place_numbers, with_numbers
 from thruway.graph.retrace import retrace
 from thruway.graph.rewrite import Context
 from thruway.graph.show import show as show_graph
@@ -60,13 +61,18 @@ class GraphCompiler:
 
     def compile(
         self, graph_module: GraphModule, metas: Sequence[TensorMeta | SizeLike], weights: Sequence[bool], name: str, settings: Settings,
-        default_float: str = "float32", mode: str = "default",
+        default_float: str = "float32", mode: str = "default", facts: Facts | None = None,
     ) -> Callable[..., tuple[torch.Tensor, ...]]:
         """A callable over the graph's inputs. Unsupported where a stage cannot take the graph."""
         machine = self._machine(settings)
-        facts = Facts()
+        placed = place_numbers(graph_module, metas, weights)
+        return with_numbers(self._compile_tensors(placed, name, settings, machine, default_float, mode, facts or Facts()), placed.convert)
+
+    def _compile_tensors(
+        self, placed: Placed, name: str, settings: Settings, machine: Machine, default_float: str, mode: str, facts: Facts,
+    ) -> Callable[..., Any]:
         with self._stage("retrace", name, settings):
-            graph = retrace(graph_module, metas, weights, facts)
+            graph = retrace(placed.module, placed.metas, placed.weights, facts)
         if is_on_gpu(graph):
             refuse_assumed_sizes(facts)
             return compile_on_gpu(graph, machine.store, self.journal, name, settings, default_float, mode)

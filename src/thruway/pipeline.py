@@ -30,7 +30,7 @@ from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, Unsupp
 from thruway.core.journal import Journal
 from thruway.core.options import CompileOptions
 from thruway.core.settings import Settings
-from thruway.frame.changes import Change, changes
+from thruway.frame.changes import Change, Dynamic, changes
 from thruway.frame.entries import Entries, Record, explain_miss, make_entry
 from thruway.frame.guard import Guard, GuardSet
 from thruway.frame.show_guards import show_guards
@@ -41,7 +41,7 @@ from thruway.native.fallback import bind_arguments
 from thruway.runtime.measure import Comparison, Verdict, is_comparable
 from thruway.runtime.plain import name_of, plain_region
 from thruway.shapes.refuse import NO_RULE
-from thruway.shapes.symbolic import is_symbolic
+from thruway.shapes.symbolic import Facts, is_symbolic
 from thruway.shapes.trace_tensor import meta_of
 
 ENTRY_BYTES = 64 << 10             # what an entry holds besides guards and kernels, roughly
@@ -122,14 +122,14 @@ class CompiledFunction:
         raise refusal
 
     def compile_frame(self, arguments: tuple[Any, ...]) -> Record:
-        if self.dynamic and self.options.dynamic is not False:
+        if self.options.dynamic or (self.dynamic and self.options.dynamic is None):
             try:
-                return self._compile_frame(arguments, frozenset(self.dynamic))
+                return self._compile_frame(arguments, Dynamic(frozenset(self.dynamic), bool(self.options.dynamic)))
             except _TooDynamic as failure:
                 journal.add("static", self.name, str(failure))
-        return self._compile_frame(arguments, frozenset())
+        return self._compile_frame(arguments, Dynamic())
 
-    def _compile_frame(self, arguments: tuple[Any, ...], dynamic: frozenset[Change]) -> Record:
+    def _compile_frame(self, arguments: tuple[Any, ...], dynamic: Dynamic) -> Record:
         settings = self.options.settings(ambient.current())
         try:
             with journal.time("capture", self.name):
@@ -145,7 +145,7 @@ class CompiledFunction:
             journal.add("bug", self.name, _last_place(failure))
             return self._leave_eager(BreakReason("TW900", f"a fault of thruway itself: {_last_place(failure)}"), arguments)
 
-    def _capture(self, arguments: tuple[Any, ...], settings: Settings, dynamic: frozenset[Change]) -> Captured:
+    def _capture(self, arguments: tuple[Any, ...], settings: Settings, dynamic: Dynamic) -> Captured:
         """One capture; continuations after a break become compiled functions of their own."""
         rest = None if self.options.fullgraph else self.continuations
         try:
@@ -206,7 +206,8 @@ class CompiledFunction:
 
     def _thruway(self, captured: Captured, settings: Settings) -> Callable[..., Any] | None:
         metas, weights = [each.meta for each in captured.inputs], [each.weight for each in captured.inputs]
-        return _compile_or_none(captured.graph, self.name, lambda: metas, weights, settings, captured.guards.state.default_dtype, self.options.mode)
+        state = captured.guards.state
+        return _compile_or_none(captured.graph, self.name, lambda: metas, weights, settings, state.default_dtype, self.options.mode, captured.facts)
 
     def _by_callable(self, backend: Callable[..., Any], captured: Captured, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         """The user's own backend on the graph and the tensors of this call. What it raises is the user's to see."""
@@ -304,10 +305,11 @@ def wants_gradient(captured: Captured) -> bool:
 
 def _compile_or_none(
     graph: GraphModule, name: str, metas: Callable[[], list[Any]], weights: list[bool], settings: Settings, default_float: str, mode: str,
+    facts: Facts | None = None,
 ) -> Callable[..., tuple[torch.Tensor, ...]] | None:
     """What the graph compiler makes of `graph`; None, with the reason in the journal, where it fails."""
     try:
-        return _graphs.compile(graph, metas(), weights, name, settings, default_float, mode)
+        return _graphs.compile(graph, metas(), weights, name, settings, default_float, mode, facts)
     except Unsupported as failure:
         journal.add("eager", name, "the captured graph runs by torch's operators", reason=failure.reason)
     except Exception as failure:

@@ -150,7 +150,7 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     # Lazy: it writes its Python code when somebody runs or reads it, and most graphs are compiled instead.
     module = _LazyGraphModule(torch.nn.Module(), graph) if has_calls or outputs else None
     guards = GuardSet(modes, tuple(state.guards.values()))
-    return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept), reasons)
+    return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept), reasons, state.facts.as_known())
 
 
 def _graph_input(state: State, one: Input) -> GraphInput:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch.fx import GraphModule
 from torch.fx._lazy_graph_module import _LazyGraphModule
@@ -13,6 +13,7 @@ from thruway.core.sizes import SizeLike
 from thruway.frame.guard import GuardSet
 from thruway.frame.source import Source
 from thruway.shapes.meta import TensorMeta
+from thruway.shapes.symbolic import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Captured:
     `guards` hold for every later call that may use this entry.
     `finish(*locals, *graph_outputs)` applies the waiting effects in order, rebuilds the return value or carries on after a break; where
     it is None the return value is the graph's only output (`single_output`) or the tuple of them.
-    `kept` are objects that the entry must keep alive (`Made` sources index it). `break_reasons` say what is not in the graph."""
+    `kept` are objects that the entry must keep alive (`Made` sources index it). `break_reasons` say what is not in the graph, `facts` what the
+    guards say of symbolic sizes."""
 
     name: str
     graph: GraphModule | None
@@ -41,6 +43,7 @@ class Captured:
     single_output: bool
     kept: tuple[object, ...] = ()
     break_reasons: tuple[BreakReason, ...] = ()
+    facts: Facts = field(default_factory=Facts)
 
     @property
     def forward(self) -> Callable[..., tuple[object, ...]]:

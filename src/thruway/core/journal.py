@@ -38,6 +38,7 @@ class Reader(Protocol):
 
 
 KINDS = (
+    "static",           # symbolic sizes or numbers gave no graph: fixed ones are used
     "capture",          # one symbolic run over a frame ended, whatever it gave
     "graph",            # one graph was captured and compiled
     "graph_break",      # a stretch runs in plain Python; `reason` says why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import FunctionType
 
 import torch
@@ -14,6 +15,20 @@ from thruway.frame.state import read_state
 
 Change = tuple[Source, int | None]       # a tensor's dimension, or None: the number, or the length, at the source
 NUMBERS = (int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Dynamic:
+    """What a capture keeps symbolic: what has changed, or every size of a tensor. False where that is nothing."""
+
+    changed: frozenset[Change] = frozenset()
+    all_sizes: bool = False
+
+    def __contains__(self, change: Change) -> bool:
+        return change in self.changed or (self.all_sizes and change[1] is not None)
+
+    def __bool__(self) -> bool:
+        return self.all_sizes or bool(self.changed)
 
 
 def changes(record: Record, function: FunctionType, arguments: tuple[object, ...]) -> set[Change]:

@@ -38,12 +38,13 @@ class Fact:
 @dataclass(slots=True)
 class Facts:
     """`hints`: a value for each symbol's name. `recorded`: what was assumed, in order, without repeats. `may_fix`: whether a size may
-    become a constant, which needs true hints. `fixed`: sources of floats that became constants."""
+    become a constant, which needs true hints. `fixed`: sources of floats that became constants. `known`: facts that hold anyway."""
 
     hints: dict[str, int] = field(default_factory=dict)
     recorded: dict[Fact, None] = field(default_factory=dict)
     may_fix: bool = True
     fixed: dict[object, None] = field(default_factory=dict)
+    known: frozenset[Fact] = frozenset()
 
     def hint(self, size: SizeLike) -> int:
         for s in core.symbols(size):
@@ -57,8 +58,14 @@ class Facts:
         if certain is not None:
             return certain
         answer = _compare(self.hint(left), operator, self.hint(right))
-        self.recorded[_fact(left, operator if answer else _OPPOSITE[operator], right)] = None
+        fact = _fact(left, operator if answer else _OPPOSITE[operator], right)
+        if fact not in self.known:
+            self.recorded[fact] = None
         return answer
+
+    def as_known(self) -> Facts:
+        """The same hints, and what was recorded as known: for a stage that must assume no more."""
+        return Facts(dict(self.hints), known=frozenset(self.recorded))
 
     def fix(self, size: SizeLike) -> int:
         """The hint as a plain number: whatever asks needs a constant, so the size becomes one."""

@@ -160,6 +160,8 @@ def _metas(value: object) -> object:
         return [_metas(v) for v in value]
     if type(value) is torch.SymInt:
         return as_node(value)
+    if type(value) is torch.SymFloat:
+        return value.node.require_hint()                # metadata depend on its type alone
     return value
 
 
