@@ -69,8 +69,9 @@ def scalar(x, point, memory, flags):
             at = tuple(size_value(c, point) if isinstance(c, (int, Size)) else scalar(c, point, memory, flags) for c in index)
             assert all(0 <= c < n for c, n in zip(at, memory[buffer].shape)), (buffer, at)
             return int(memory[buffer][at])
-        case Op("where", (c, a, b)):
-            return scalar(a if scalar(c, point, memory, flags) else b, point, memory, flags)
+        case Op("where", (c, a, b)):                        # strict: only Within leaves the other side alone
+            test, then, other = (scalar(x, point, memory, flags) for x in (c, a, b))
+            return then if test else other
         case Op(name, args):
             return SMALL[name](*[scalar(a, point, memory, flags) for a in args])
         case Cast(inner, dtype):
