@@ -139,6 +139,8 @@ def run_captured(captured, function, args, kwargs):
         return resolve(source, function, locals_, captured.kept)
     inputs = [at(one.source) for one in captured.inputs]
     outs = captured.graph(*inputs) if captured.graph is not None else ()
+    if captured.graph is None and captured.finish is None:
+        return function(*first, *args, **kwargs)
     if captured.finish is None:
         return outs[0] if captured.single_output else tuple(outs)
     return captured.finish(*locals_, *(function.__closure__ or ()), *outs)

@@ -61,6 +61,8 @@ def capture(
             except BreakHere as stop:
                 if compile_function is None:
                     raise stop.error from None
+                if stop.error.reason.code == "TW107":
+                    return _left_to_python(state, function, modes, stop.error.reason)
                 broken = Break(stop.frames, stop.index, stop.error.reason, stop.keyword_names)
             _restore_grad_mode(state, grad)
             if broken is None:
@@ -71,6 +73,12 @@ def capture(
     finally:
         torch._C._set_grad_enabled(grad)
     return _captured(state, function, modes, finish, outputs, single, (broken.reason,) if broken else ())
+
+
+def _left_to_python(state: State, function: types.FunctionType, modes: GlobalState, reason: BreakReason) -> Captured:
+    """A call whose code raises runs as it stands: its traceback then has the user's frames, and nothing of it was done before."""
+    _guard_facts(state)
+    return Captured(function.__qualname__, None, (), GuardSet(modes, tuple(state.guards.values())), None, False, tuple(state.kept), (reason,))
 
 
 class WriteRecorder(TraceMode):
@@ -130,15 +138,20 @@ def first_frame(state: State, function: types.FunctionType, arguments: Sequence[
     return frame
 
 
-def _captured(state: State, function: types.FunctionType, modes: GlobalState, finish: Any, outputs: list, single: bool,
-              reasons: tuple[BreakReason, ...]) -> Captured:
-    graph = state.graph
-    graph.output(tuple(outputs))
+def _guard_facts(state: State) -> None:
+    """What was assumed of symbolic sizes."""
     for fact in state.facts.recorded:
         value, _ = next(iter(state.symbols.values()))
         state.guard("relation", value.source, (fact.left, fact.operator, fact.right))
     for source in state.facts.fixed:
         state.guard("equal", source, state.number_inputs[source].size.node.hint)
+
+
+def _captured(state: State, function: types.FunctionType, modes: GlobalState, finish: Any, outputs: list, single: bool,
+              reasons: tuple[BreakReason, ...]) -> Captured:
+    graph = state.graph
+    graph.output(tuple(outputs))
+    _guard_facts(state)
     _guard_overlap(state)
     kept_inputs = []
     for one in state.inputs:

@@ -31,7 +31,8 @@ class Captured:
     """`graph` holds torch-level calls (None where nothing was captured) and returns a flat tuple of tensors.
     `guards` hold for every later call that may use this entry.
     `finish(*locals, *graph_outputs)` applies the waiting effects in order, rebuilds the return value or carries on after a break; where
-    it is None the return value is the graph's only output (`single_output`) or the tuple of them.
+    it is None the return value is the graph's only output (`single_output`) or the tuple of them. With neither graph nor `finish` the
+    function itself runs: its code raises.
     `kept` are objects that the entry must keep alive (`Made` sources index it). `break_reasons` say what is not in the graph, `facts` what the
     guards say of symbolic sizes."""
 

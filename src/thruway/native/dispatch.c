@@ -90,6 +90,26 @@ static PyObject *finish_entry(Entry *entry, PyObject *function, PyObject *const 
     return entry->single_output ? only_output(outputs) : PySequence_Tuple(outputs);
 }
 
+/* A frame of the code that capture writes, or of what that calls to jump on. */
+static int is_own_frame(PyFrameObject *frame)
+{
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    const char *file = PyUnicode_AsUTF8(code->co_filename);
+    int own = file && (!strncmp(file, "<thruway ", 9) || strstr(file, "/thruway/capture/resume.py"));
+    Py_DECREF(code);
+    return own;
+}
+
+/* An error goes on as if the user's own frames had called each other. */
+static void hide_own_frames(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    while (traceback && is_own_frame(((PyTracebackObject *)traceback)->tb_frame))
+        Py_SETREF(traceback, Py_XNewRef((PyObject *)((PyTracebackObject *)traceback)->tb_next));
+    PyErr_Restore(type, value, traceback);
+}
+
 /* The hook is off, but for `finish` of a hooked entry. */
 PyObject *tw_run_entry(Entry *entry, PyObject *function, PyObject *const *locals, Py_ssize_t nlocals, PyObject **inputs)
 {
@@ -101,6 +121,8 @@ PyObject *tw_run_entry(Entry *entry, PyObject *function, PyObject *const *locals
         release(inputs, tw_guards_inputs(entry->guards));
     if (outputs || !entry->graph)
         result = finish_entry(entry, function, locals, nlocals, outputs);
+    if (!result && entry->finish)
+        hide_own_frames();
     Py_XDECREF(outputs);
     tw_hook_resume(depth);
     return result;

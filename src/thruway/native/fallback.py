@@ -11,7 +11,7 @@ import inspect
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, TracebackType
 from weakref import ReferenceType
 
 import torch
@@ -336,11 +336,24 @@ class Entry:
     def _run(self, function: FunctionType, locals: tuple[object, ...], inputs: tuple[object, ...]) -> object:
         outputs = self.graph(*inputs) if self.graph is not None else ()
         if self.finish is not None:
-            return self.finish(*locals, *(function.__closure__ or ()), *outputs)
+            try:
+                return self.finish(*locals, *(function.__closure__ or ()), *outputs)
+            except BaseException as error:
+                error.__traceback__ = _without_own_frames(error.__traceback__.tb_next)
+                raise
         if self.single_output:
             (result,) = outputs
             return result
         return tuple(outputs)
+
+
+def _without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """An error goes on as if the user's own frames had called each other."""
+    while traceback is not None and (file := traceback.tb_frame.f_code.co_filename):
+        if not file.startswith("<thruway ") and not file.endswith("/thruway/capture/resume.py"):
+            break
+        traceback = traceback.tb_next
+    return traceback
 
 
 class Compiled:

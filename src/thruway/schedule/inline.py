@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from thruway.core import sizes
 from thruway.core.sizes import Symbol, as_symbol
-from thruway.loops.ir import Axis, Buffer, Cast, Compute, Expr, Extern, IndexValue, Literal, Load, Node, Scan, Update, Within
+from thruway.loops.ir import Axis, Buffer, Cast, CheckIndex, Compute, Expr, Extern, IndexValue, Literal, Load, Node, Scan, Update, Within
 from thruway.schedule.depend import changed_buffers, is_pinned, read_buffers, root, values_of
-from thruway.schedule.rewrite import cost, is_size, loads, rewrite, strip_reduce, walk, weigh
+from thruway.schedule.rewrite import children, cost, is_size, loads, rewrite, strip_reduce, walk, weigh
 
 CHEAP = 3          # additions: computing this again from one load costs less than a round trip through memory
 MOVEMENT = 12      # the same for expressions that only move or convert
@@ -143,6 +143,9 @@ def _fits(definition: Compute, load: Load) -> bool:
     gathered = {Symbol(a.name) for a, i in zip(definition.axes, load.index, strict=True) if not is_size(i)}
     if not gathered:
         return True
+    checked = {Symbol(a.name) for a, i in zip(definition.axes, load.index, strict=True) if not is_size(i) and any(isinstance(x, CheckIndex) for x in walk(i))}
+    if not checked <= _always_read(definition.value):
+        return False
     for expr in walk(definition.value):
         match expr:
             case Load(_, index, _):
@@ -153,6 +156,17 @@ def _fits(definition: Compute, load: Load) -> bool:
             case Within(conditions, _, _, _) if any(gathered & (sizes.symbols(c.left) | sizes.symbols(c.right)) for c in conditions):
                 return False
     return True
+
+
+def _always_read(value: Expr) -> set[Symbol]:
+    """The axes that stand alone in an index whatever the conditions say: a check put there is made for every point."""
+    match value:
+        case Within():
+            return set()
+        case Load(_, index, _):
+            return {s for i in index if is_size(i) and (s := as_symbol(i)) is not None}
+        case _:
+            return {s for x in children(value) for s in _always_read(x)}
 
 
 def _substituted(node: Node, definitions: Mapping[str, Compute]) -> Node:

@@ -105,9 +105,9 @@ def div_mode(b: Builder, self: Operand, other: Operand, rounding_mode: str | Non
     if rounding_mode is None:
         return DIV(b, self, other)
     common = common_type(b, (self, other))
-    if rounding_mode == "trunc" and common in LOW_FLOATS:                # eager rounds the quotient before it truncates
+    if rounding_mode == "trunc" and common in LOW_FLOATS and isinstance(other, Tensor) and other.rank:      # eager then rounds the quotient
         truncated = lambda x, y: op("trunc", cast(cast(op("div", x, y), common), x.dtype))
-        return elementwise(b, truncated, (self, other), common, exact=True)
+        return elementwise(b, truncated, (self, other), common)
     name = "floordiv" if rounding_mode == "floor" else "truncdiv"
     return elementwise(b, lambda x, y: op(name, x, nonzero(y)), (self, other), common, exact=True)
 
