@@ -148,3 +148,19 @@ def test_a_packed_weight_needs_memory_and_a_constant():
     b = Build()
     graph = b.done(b(aten.linear.default, b.input(rnd(128, 256)), b.input(rnd(512, 256))))
     assert select_linears(graph, Context(CPU)) is graph
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_long_rows_are_summed_in_runs(bias):
+    b = Build()
+    x = b.input(rnd(2, 64, 600))
+    y = b(aten.linear.default, x, b.weight(rnd(512, 600)), b.weight(rnd(512)) if bias else None)
+    result = after(b, [select_linears], y, context=Context(CPU))
+    assert targets(result).count(ONEDNN) == 1 and targets(result).count("mkldnn._linear_pointwise.binary") == 2
+
+
+def test_low_precision_is_summed_in_one_call():
+    b = Build()
+    y = b(aten.linear.default, b.input(rnd(128, 1024, dtype=torch.bfloat16)), b.weight(rnd(512, 1024, dtype=torch.bfloat16)))
+    result = after(b, [select_linears], y, context=Context(CPU))
+    assert targets(result) == ["mkldnn._reorder_linear_weight.default", ONEDNN]

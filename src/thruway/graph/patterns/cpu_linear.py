@@ -8,6 +8,7 @@ than they do. The figures stand in docs/decisions (library calls on CPUs).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 from torch.fx import Graph, Node
@@ -52,6 +53,7 @@ OPEN_DTYPES = frozenset({"float32", "float64", "bfloat16", "float16"})
 FEW_ROWS = 4                       # packing for MKL gains nothing up to here
 MARGIN = 0.97
 SMALL_BYTES = 1 << 20
+RUN = 256                          # elements of a row that oneDNN sums in one register
 
 
 def choose_linear(target: Target, dtype: str, rows: int | None, weight: int) -> str:
@@ -123,12 +125,31 @@ def _select(node: Node, choice: str, context: Context, made: set[str]) -> None:
         packed = emit(mkl._mkl_reorder_linear_weight.default, _dense(emit, a.weight), rows)
         replace(node, emit(mkl._mkl_linear.default, a.input, packed, a.weight, a.bias, rows))
         return
+    if meta(node).dtype == "float32" and meta(a.weight).sizes[1] >= 2 * RUN and context.numerics != "fused":
+        replace(node, _in_runs(emit, a, rows))
+        return
     packed = emit(mkldnn._reorder_linear_weight.default, _dense(emit, a.weight), rows)
     activation = _relu_after(node)
     made_node = emit(mkldnn._linear_pointwise.default, a.input, packed, a.bias, "relu" if activation else "none", [], "")
     replace(node, made_node)
     if activation is not None:
         replace(activation, made_node)
+
+
+def _in_runs(emit: Emitter, a: SimpleNamespace, rows: int | None) -> Node:
+    """The product summed up in runs of RUN elements, one call per run: oneDNN adds a whole row into one register in float32, and its
+    error is twice that of eager's MKL, which sums in blocks."""
+    width, last, total = meta(a.weight).sizes[1], len(meta(a.input).sizes) - 1, None
+    for start in range(0, width, RUN):
+        end = min(width, start + RUN)
+        x, weight = (emit(aten.clone.default, emit(aten.slice.Tensor, node, dim, start, end), memory_format=torch.contiguous_format)
+                     for node, dim in ((a.input, last), (a.weight, 1)))
+        packed = emit(mkldnn._reorder_linear_weight.default, weight, rows)
+        if total is None:
+            total = emit(mkldnn._linear_pointwise.default, x, packed, a.bias, "none", [], "")
+        else:
+            total = emit(mkldnn._linear_pointwise.binary, x, total, packed, None, "add")
+    return total
 
 
 def _relu_after(node: Node) -> Node | None:
