@@ -1,11 +1,13 @@
 """Everything that needs a GPU, in one script: builds the native part, runs `pytest -m gpu`, times works against eager and torch.compile.
 
-usage: python bench/gpu.py [--part smoke|tests|main|cold|cases|more] [--out FOLDER] [--cases FOLDER] [--seconds S]
+usage: python bench/gpu.py [--part smoke|tests|main|cold|cases|profile] [--out FOLDER] [--cases FOLDER] [--seconds S] [--peers torch|none]
+A part may also be one item, with + for spaces ("time+bert+8+none"), and several are joined by commas.
 Each work runs in a fresh process under a time limit; one JSON line per result in FOLDER/PART.jsonl, a table at the end of the output.
 """
 
 import argparse
 import copy
+import functools
 import json
 import math
 import os
@@ -24,9 +26,7 @@ PARTS = {
              "time decode 1", "time pointwise 64", "time tiny 1"),
     "cold": ("cold tiny 1", "cold resnet50 1", "cold transformer 1", "cold decoder 1"),
     "cases": ("cases",),
-    "call2": ("tests", "cases", "rates", "time transformer 1", "time resnet50 1", "time decoder 1", "time pointwise 64", "time transformer 32 none",
-              "time resnet50 32 none", "time llama 1 none", "time bert 8 none", "time decode 1 none", "cold tiny 1 thruway", "cold resnet50 1 thruway",
-              "cold decoder 1 thruway", "cold transformer 1 thruway"),
+    "profile": tuple(f"profile {work} 1" for work in ("transformer", "resnet50", "decoder", "decode")),
 }
 
 
@@ -187,16 +187,13 @@ def step_shares(runnable):
     return found
 
 
-def copy_rate(_known=[]):
+@functools.cache
+def copy_rate():
     """Bytes per microsecond of a device copy, read and written."""
     import torch
-    if not _known:
-        a = torch.randn(1 << 28, device="cuda")
-        b = torch.empty_like(a)
-        _known.append(2 * a.numel() * 4 / (timed(lambda: b.copy_(a)) * 1e3))
-        del a, b
-        torch.cuda.empty_cache()
-    return _known[0]
+    a = torch.randn(1 << 28, device="cuda")
+    b = torch.empty_like(a)
+    return 2 * a.numel() * 4 / (timed(lambda: b.copy_(a)) * 1e3)
 
 
 def timed(f):
@@ -219,6 +216,26 @@ def rates():
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     return {"kind": "rates", "copy_TB_s": round(copy_rate() / 1e6, 3), "bf16_TFLOP_s": round(2 * 8192**3 / timed(lambda: a @ b) / 1e9, 1),
             "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+
+
+def profile(work, batch):
+    """Where the GPU's time goes in one replay: microseconds per call and launches per call, by kernel."""
+    import torch
+    import works
+    import thruway
+    torch.manual_seed(0)
+    fn, make = works.build(work, "cuda", torch.bfloat16, batch)
+    args, compiled = make(batch), thruway.compile(fn)
+    for _ in range(6):
+        call(compiled, args)
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        for _ in range(10):
+            call(compiled, args)
+        torch.cuda.synchronize()
+    rows = sorted(((e.self_device_time_total / 10, e.count / 10, e.key[:70]) for e in seen.key_averages()), reverse=True)
+    return {"kind": "profile", "work": work, "batch": batch, "kernels": [[round(a, 1), round(b, 1), k] for a, b, k in rows[:14]],
+            "sum_us": round(sum(r[0] for r in rows), 1)}
 
 
 def first_call(work, batch, compiler):
@@ -302,6 +319,8 @@ def child(arguments, seconds):
     kind, *rest = arguments
     if kind == "time":
         row = time_work(rest[0], int(rest[1]), seconds, rest[2] if len(rest) > 2 else "torch")
+    elif kind == "profile":
+        row = profile(rest[0], int(rest[1]))
     elif kind == "first":
         row = first_call(rest[0], int(rest[1]), rest[2])
     else:

@@ -48,6 +48,9 @@ KINDS = (
     "cache_hit", "cache_miss",
     "kept_eager",       # compiled measured slower than eager
     "repack",           # folded or packed weights were derived again
+    "predicted", "measured",     # a choice for a GPU: what it should gain, and what was measured
+    "cuda_graph_refused",        # a step is not replayed as one CUDA graph; `reason` says why
+    "out_of_memory",    # recordings and cached memory of a GPU were given up
     "bug",              # a CompilerBug was caught and the stretch runs eager
 )
 

@@ -2,8 +2,9 @@
 
 `Replay` stands around a CudaProgram. The first runs go step by step (libraries then choose their algorithms), the next records.
 What may change between calls decides how each input is treated: weights, tensors that the step writes and inputs that have not moved so far
-are read where they are, and a moved one leads to a new recording; an input that is no weight and has moved is copied into a static one from then on. Outputs are copied out of the graph's memory, so nothing that the
-user keeps is ever overwritten. Recordings share one memory pool per device: they run one after the other, and nothing in the pool outlives a replay.
+are read where they are, and a moved one leads to a new recording; an input that is no weight and has moved is copied into a static one from then on.
+Outputs are copied out of the graph's memory, so nothing that the user keeps is ever overwritten. Recordings share one memory pool per
+device: they run one after the other, and nothing in the pool outlives a replay.
 """
 
 from __future__ import annotations

@@ -1,0 +1,60 @@
+"""GPU kernels without a GPU: compiled to machine code for Hopper, kept in the store, refused in plain words where Triton is missing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from thruway.artifact import gpu_kernels
+from thruway.artifact.gpu_kernels import GpuKernels, KernelJob
+from thruway.artifact.store import Store
+from thruway.codegen.triton import print_kernel
+from thruway.core.errors import CompilerBug, Unsupported
+from thruway.loops.ir import Axis, Buffer, Kernel, Literal, Load, Op, Phase, Store as Put
+
+pytest.importorskip("triton")
+
+
+def job() -> KernelJob:
+    i = Axis("i", 1000)
+    value = Op("add", (Load("x", (i.index,), "float32"), Literal(1.0, "float32")), "float32")
+    kernel = Kernel("add_one", (i,), (Phase((), stores=(Put("y", (i.index,), value),)),), ("x",), ("y",))
+    source = print_kernel(kernel, {name: Buffer(name, "float32", (1000,), (1,)) for name in "xy"})
+    return KernelJob(source.text, source.symbol, ("float32", "float32"), (True, True), False, (), False, source.points, (256, None), 4)
+
+
+@pytest.fixture
+def notes() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, notes: list[str]) -> GpuKernels:
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    return GpuKernels(Store(folder, 1 << 24), 90, lambda kind, detail: notes.append(kind))
+
+
+def test_what_was_compiled_is_found_again_without_triton(kernels, notes, monkeypatch):
+    made = kernels.get([job()])
+    assert made[0].cubin[:4] == b"\x7fELF" and made[0].block == 256
+    monkeypatch.setattr(gpu_kernels, "has_triton", lambda: False)
+    assert kernels.get([job()]) == made and notes == ["cache_miss", "cache_hit"]
+
+
+def test_another_configuration_is_another_kernel(kernels, notes):
+    kernels.get([job()])
+    kernels.get([replace(job(), warps=8)])
+    assert notes == ["cache_miss", "cache_miss"]
+
+
+def test_without_triton_the_reason_says_what_to_install(kernels, monkeypatch):
+    monkeypatch.setattr(gpu_kernels, "has_triton", lambda: False)
+    with pytest.raises(Unsupported) as refused:
+        kernels.get([job()])
+    assert "pip install triton" in refused.value.reason.hint
+
+
+def test_a_kernel_that_triton_refuses_is_a_bug_of_ours(kernels):
+    with pytest.raises(CompilerBug, match="Triton refused"):
+        kernels.get([replace(job(), text=job().text.replace("tl.load", "tl.no_such_word"))])
