@@ -33,7 +33,7 @@ from thruway.capture.values.iterators import iterator_at, number
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import Size, show, symbols
 from thruway.frame import source as S
-from thruway.shapes.floats import FloatInput
+from thruway.shapes.floats import Element, FloatInput, FloatNode
 from thruway.shapes.symbolic import bare
 
 _COUNT = itertools.count()
@@ -152,7 +152,7 @@ class Emitter:
 
     def size(self, value: SizeValue) -> str:
         """Python arithmetic on the numbers and tensor sizes that the symbols stand for."""
-        if isinstance(value.size, torch.SymFloat):
+        if isinstance(value.size.node, FloatNode):
             return self.number(value.size.node.expression)
         return self.number(bare(value.size))
 
@@ -160,6 +160,8 @@ class Emitter:
         match expression:
             case FloatInput(source):
                 return self.source(source)
+            case Element(node):
+                return f"{self.constant(number_in)}({self.output(node)})"
             case (function, one):
                 return f"(-{self.number(one)})"
             case (function, left, right):
@@ -242,6 +244,11 @@ class Emitter:
         lines = [*self.prologue, *self.body, f"return {result}"]
         text = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in lines)
         return compile_text(text, name, self.constants)
+
+
+def number_in(output: Any) -> float:
+    """The number that the graph gives: compiled graphs give it in a tensor."""
+    return output.item() if isinstance(output, torch.Tensor) else output
 
 
 def raw_item(base: Any, key: Any) -> Any:

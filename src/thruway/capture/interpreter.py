@@ -146,6 +146,8 @@ def run_top(state: State, first: Frame) -> Value:
     except Unsupported as error:
         if marker.frame is None:
             raise
+        if error.reason.where is None:
+            error = Unsupported(error.reason.code, error.reason.what, error.reason.hint, state.line_of(marker.frame))
         frames = marker.restore(state)
         raise BreakHere(error, frames, frames[-1].pc, marker.keyword_names) from error
 

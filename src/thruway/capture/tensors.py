@@ -20,7 +20,7 @@ from thruway.capture.values.constants import from_python, make_tuple, specialize
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol
 from thruway.frame.source import show
-from thruway.shapes.floats import FloatInput
+from thruway.shapes.floats import Element, FloatInput, FloatNode
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceTensor
 
@@ -107,7 +107,7 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
 
 def without_floats(state: State, value: Value) -> Value:
     """The argument, with a float that changes between calls as a constant: only arithmetic takes it as it is."""
-    if isinstance(value, SizeValue) and isinstance(value.size, torch.SymFloat):
+    if isinstance(value, SizeValue) and isinstance(value.size.node, FloatNode):
         return specialize(state, value)
     if isinstance(value, ListValue | TupleValue) and any(isinstance(one, SizeValue) for one in value.items):
         items = [without_floats(state, one) for one in value.items]
@@ -178,7 +178,7 @@ def add_node(state: State, target: Any, args: list[Value], kwargs: dict[str, Val
     """One call in the graph: methods as call_method, everything else as call_function."""
     fx_args = tuple([to_node(state, a) for a in args])
     fx_kwargs = {k: to_node(state, v) for k, v in kwargs.items()}
-    kind = torch_callables().get(target, "function") if not isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket) else "function"
+    kind = "item" if target is torch.Tensor.item else torch_callables().get(target, "function") if not isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket) else "function"
     if kind == "function":
         node = state.graph.create_node("call_function", target, fx_args, fx_kwargs)
     elif kind in METHOD_OPERATORS:
@@ -264,7 +264,7 @@ def _input_name(state: State, value: TensorValue) -> str:
 
 def size_node(state: State, value: SizeValue) -> Any:
     """The node that computes a symbolic number from numbers that are inputs and the sizes of inputs."""
-    if isinstance(value.size, torch.SymFloat):
+    if isinstance(value.size.node, FloatNode):
         return _float_node(state, value.size.node.expression)
     return expression_node(state, bare(value.size))
 
@@ -272,6 +272,8 @@ def size_node(state: State, value: SizeValue) -> Any:
 def _float_node(state: State, expression: Any) -> Any:
     if isinstance(expression, FloatInput):
         return _number_node(state, state.number_inputs[expression.source])
+    if isinstance(expression, Element):
+        return expression.node
     if not isinstance(expression, tuple):
         return expression_node(state, expression) if isinstance(expression, Size) else expression
     function, *operands = expression

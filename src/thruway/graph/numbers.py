@@ -37,7 +37,7 @@ class Placed:
 
 def place_numbers(module: GraphModule, metas: Sequence[Meta], weights: Sequence[bool]) -> Placed:
     """The graph with tensors for all its inputs."""
-    if all(isinstance(meta, TensorMeta) for meta in metas):
+    if all(isinstance(meta, TensorMeta) for meta in metas) and not any(node.target == "item" for node in module.graph.nodes):
         return Placed(module, list(metas), list(weights), None)
     return _Placing(module, metas, weights).placed()
 
@@ -49,6 +49,7 @@ class _Placing:
     weights: Sequence[bool]
     graph: Graph = field(default_factory=Graph)
     kinds: dict[Node, type] = field(default_factory=dict)             # of nodes that are numbers: int or float
+    elements: set[Node] = field(default_factory=set)                  # numbers that come from a tensor's elements
     made: list[TensorMeta] = field(default_factory=list)
     made_weights: list[bool] = field(default_factory=list)
     recipes: list[str] = field(default_factory=list)
@@ -64,9 +65,13 @@ class _Placing:
             copies[node] = self._input(node, meta, weight)
         places = {node: self._scalar(node) for node in scalars}
         for node in nodes:
-            if node not in copies and not (node.op == "call_function" and node in self.kinds and not self._is_size(node)):
+            if node in self.elements:
+                copies[node] = places[node] = self._element(node, copies)
+            elif node not in copies and not (node.op == "call_function" and node in self.kinds and not self._is_size(node)):
                 copies[node] = self._copy(node, copies, places)
-        self.graph.eliminate_dead_code()
+        for node in reversed(nodes):                        # numbers that Python computes now; writes in place look dead, too
+            if node in self.kinds and node.op != "placeholder" and copies.get(node) is not None and not copies[node].users:
+                self.graph.erase_node(copies[node])
         made = GraphModule(self.source, self.graph)
         return Placed(made, self.made, self.made_weights, self._converter(inputs))
 
@@ -77,17 +82,28 @@ class _Placing:
                     self.kinds[node] = float if metas[node] is float else int
             elif node.target is torch.ops.aten.sym_size.int:
                 self.kinds[node] = int
+            elif node.target == "item":
+                self.kinds[node] = float if example_of(node.args[0]).is_floating_point() else int
+                self.elements.add(node)
             elif node.target in PLAIN and all(not isinstance(one, Node) or one in self.kinds for one in node.args):
                 kinds = {self.kinds[one] if isinstance(one, Node) else type(one) for one in node.args}
                 self.kinds[node] = float if float in kinds or node.target is operator.truediv else int
+                self.elements |= {node} if any(one in self.elements for one in node.all_input_nodes) else set()
+
+    def _element(self, node: Node, copies: dict[Node, Any]) -> Node:
+        """A number read from a tensor stays one: of its own memory, and as precise as Python's."""
+        if node.target == "item":
+            wide = torch.float64 if self.kinds[node] is float else torch.int64
+            return self.graph.call_method("to", (self.graph.call_method("reshape", (copies[node.args[0]], ())), wide), {"copy": True})
+        return self.graph.node_copy(node, copies.__getitem__)
 
     def _comes_as_scalar(self, node: Node) -> bool:
         """Whether tensor arithmetic takes the number, and it is a float or made of inputs that are numbers."""
-        return any(takes_number(user, node, self.kinds) for user in node.users) and not self._is_size(node)
+        return node not in self.elements and any(takes_number(user, node, self.kinds) for user in node.users) and not self._is_size(node)
 
     def _is_size(self, node: Node) -> bool:
         """Whether the integer is known to the graph as a size: made of tensors' sizes alone, or used for more than arithmetic."""
-        return self.kinds[node] is int and (_is_made_of_sizes(node) or any(self._needs_size(user, node) for user in node.users))
+        return node not in self.elements and self.kinds[node] is int and (_is_made_of_sizes(node) or any(self._needs_size(user, node) for user in node.users))
 
     def _needs_size(self, user: Node, node: Node) -> bool:
         if user in self.kinds:
@@ -132,12 +148,9 @@ class _Placing:
         return name
 
     def _copy(self, node: Node, copies: dict[Node, Any], places: dict[Node, Node]) -> Node:
-        def mapped(one: Node) -> Any:
-            return self._cast(places[one], self.kinds[one], node) if one in places and takes_number(node, one, self.kinds) else copies[one]
-        made = self.graph.node_copy(node, mapped)
-        if any(one in places for one in node.all_input_nodes) and node.target not in COMPARISONS:
-            return self._rounded(made, node)
-        return made
+        taken = [one for one in node.all_input_nodes if one in places and takes_number(node, one, self.kinds)]
+        made = self.graph.node_copy(node, lambda one: self._cast(places[one], self.kinds[one], node) if one in taken else copies[one])
+        return self._rounded(made, node) if taken and node.target not in COMPARISONS else made
 
     def _cast(self, scalar: Node, kind: type, user: Node) -> Node:
         """The 0-dim tensor in the dtype in which eager computes with the number."""

@@ -1,6 +1,6 @@
 """Floats that change between calls, behind torch.SymFloat: an expression over inputs and sizes, with the value of this call as a hint.
 
-`expression` is a leaf (`FloatInput`, a size, a plain number) or (function, operands…). Only arithmetic that cannot raise stays symbolic.
+`expression` is a leaf (`FloatInput`, `Element`, a size, a plain number) or (function, operands…). Only arithmetic that cannot raise stays symbolic.
 Whatever asks for the value makes it a constant: the inputs that it came from are then noted in `Facts.fixed`.
 """
 
@@ -24,6 +24,13 @@ class FloatInput:
     """A float found outside: `source` says where."""
 
     source: object
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """The number that a tensor of one element holds, read by the graph's node `node`: not known at capture."""
+
+    node: object
 
 
 class FloatNode:
@@ -71,6 +78,8 @@ class FloatNode:
 
     def fix(self) -> float:
         """The value as a plain number."""
+        if self.is_element():
+            raise Unsupported("TW103", "the value of a tensor is needed in Python", "keep the decision in tensor operations (torch.where), or accept the break")
         for leaf in leaves(self.expression):
             if isinstance(leaf, Size):
                 self.facts.fix(leaf)
@@ -78,7 +87,14 @@ class FloatNode:
                 self.facts.fixed[leaf.source] = None
         return self.hint
 
+    def is_element(self) -> bool:
+        """Whether the value comes from a tensor's elements."""
+        return any(isinstance(leaf, Element) for leaf in leaves(self.expression))
+
     def _of(self, function: Callable[..., float], *operands: FloatNode) -> FloatNode:
+        found = [leaf for one in operands for leaf in leaves(one.expression)]
+        if len({isinstance(leaf, Element) for leaf in found}) > 1:
+            raise Unsupported(NO_RULE, "arithmetic between a tensor's element and a number that changes")
         return FloatNode((function, *(one.expression for one in operands)), function(*(one.hint for one in operands)), self.facts)
 
     def _divided_by(self, other: FloatNode) -> FloatNode:
@@ -93,8 +109,27 @@ class FloatNode:
         return BoolNode(function(self.fix(), other.fix()))
 
 
-def leaves(expression: Expression) -> list[FloatInput | Size]:
-    """The inputs and sizes that an expression is made of."""
+class IntElementNode(FloatNode):
+    """What torch.SymInt asks of the node of an integer that a tensor holds. Arithmetic needs its value: Python's integers have no limit."""
+
+    __slots__ = ()
+
+    def is_int(self): return True
+    def is_float(self): return False
+    def guard_int(self, file, line): return self.fix()
+    def int_(self): return self.fix()
+    def sym_float(self): return self.fix()
+
+    def _of(self, function: Callable[..., float], *operands: FloatNode) -> FloatNode:
+        return self.fix()
+
+
+def element(node: object, is_float: bool, facts: Any) -> FloatNode:
+    return FloatNode(Element(node), 1.0, facts) if is_float else IntElementNode(Element(node), 1, facts)
+
+
+def leaves(expression: Expression) -> list[FloatInput | Element | Size]:
+    """The inputs, elements and sizes that an expression is made of."""
     if isinstance(expression, tuple):
         return [leaf for part in expression[1:] for leaf in leaves(part)]
-    return [expression] if isinstance(expression, FloatInput | Size) else []
+    return [expression] if isinstance(expression, FloatInput | Element | Size) else []

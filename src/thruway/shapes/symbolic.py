@@ -229,6 +229,8 @@ def bare(value: object) -> SizeLike:
 
 def as_node(value: torch.SymInt) -> SizeNode:
     node = value.node
+    if isinstance(node, FloatNode):
+        node.fix()
     if type(node) is not SizeNode:
         raise Unsupported(NO_RULE, "a symbolic size that another tracer made")
     return node

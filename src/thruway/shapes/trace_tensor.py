@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from thruway.shapes.infer import apply_rule, rule_for
+from thruway.shapes.floats import FloatNode
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import device_name, dtype_name, torch_dtype
 from thruway.shapes.refuse import data_dependent
@@ -158,10 +159,8 @@ def _metas(value: object) -> object:
         return value._meta
     if type(value) is list:
         return [_metas(v) for v in value]
-    if type(value) is torch.SymInt:
-        return as_node(value)
-    if type(value) is torch.SymFloat:
-        return value.node.require_hint()                # metadata depend on its type alone
+    if type(value) in (torch.SymInt, torch.SymFloat):
+        return value.node.require_hint() if isinstance(value.node, FloatNode) else as_node(value)      # metadata depend on its type alone
     return value
 
 

@@ -6,10 +6,10 @@ import torch
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
-from thruway.capture.tensors import call_torch
-from thruway.capture.values.base import Constant, TensorValue, Value
+from thruway.capture.tensors import add_node, call_torch
+from thruway.capture.values.base import Constant, SizeValue, TensorValue, TupleValue, Value
 from thruway.capture.values.iterate import ListIterator, tensor_items
-from thruway.capture.values.base import TupleValue
+from thruway.shapes.floats import element
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -19,6 +19,19 @@ def needs_value(name: str):
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
         raise unsupported(state, "TW103", name)
     return handler
+
+
+def item(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """The number stays in the graph; Python gets it where it must be known, or where the call is over."""
+    trace = args[0].trace
+    if any(type(size) is not int for size in trace.shape) or trace.numel() != 1 or not (trace.is_floating_point() or trace.dtype in INTEGERS):
+        raise unsupported(state, "TW103", "Tensor.item")
+    node = add_node(state, torch.Tensor.item, args[:1], {})
+    made = element(node, trace.is_floating_point(), state.facts)
+    return SizeValue(torch.SymFloat(made) if trace.is_floating_point() else torch.SymInt(made))
+
+
+INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 
 
 def requires_grad_(state: State, args: Args, kwargs: Kwargs) -> Value:
@@ -41,9 +54,9 @@ def iterate(state: State, args: Args, kwargs: Kwargs) -> Value:
     return ListIterator(TupleValue(tuple(tensor_items(state, args[0]))))
 
 
-NEED_VALUES = ("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__contains__", "is_nonzero", "equal", "__array__")
+NEED_VALUES = ("tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__contains__", "is_nonzero", "equal", "__array__")
 ROWS = {
     **{getattr(torch.Tensor, name): needs_value(f"Tensor.{name}") for name in NEED_VALUES},
     torch.equal: needs_value("torch.equal"), torch.allclose: needs_value("torch.allclose"), torch.is_nonzero: needs_value("torch.is_nonzero"),
-    torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
+    torch.Tensor.item: item, torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
 }
