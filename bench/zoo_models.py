@@ -74,7 +74,7 @@ def _torchvision(name: str) -> Made:
     model = get_model(name, **words)
     if name.startswith("raft"):
         return stir(model), (torch.rand(1, 3, 128, 128) * 2 - 1, torch.rand(1, 3, 128, 128) * 2 - 1), {"num_flow_updates": 2}
-    if name.startswith("mvit"):
+    if name.startswith(("mvit", "s3d")):
         return stir(model), (torch.randn(1, 3, 16, 224, 224),), {}
     if name in VIDEO:
         return stir(model), (torch.randn(1, 3, 16, 64, 64),), {}

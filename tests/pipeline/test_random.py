@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -48,3 +51,11 @@ def checked(x):
 @pytest.mark.parametrize("value", [torch.eye(3), -torch.eye(3)])
 def test_an_assertion_between_two_writes(value):
     assert_same(checked, value)
+
+
+def test_the_first_compilation_of_a_process_draws_nothing():
+    program = "\n".join([
+        "import torch, thruway", "torch.manual_seed(3)", "expected = torch.rand(4)", "torch.manual_seed(3)",
+        "got = thruway.compile(lambda x: torch.rand(4) + x)(torch.zeros(4))", "assert torch.equal(got, expected)",
+    ])
+    subprocess.run([sys.executable, "-c", program], check=True)
