@@ -12,6 +12,8 @@ from thruway.core.errors import BreakReason
 from thruway.core.journal import Event, Journal
 from thruway.report.metrics import stage_seconds
 
+NOTED = ("kept_eager", "recompile", "repack", "predicted", "measured", "cuda_graph_refused", "out_of_memory", "bug")
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -74,7 +76,7 @@ def explain_call(
 def explanation_of(events: Sequence[Event], guards: Sequence[str], result: Any = None, notes: tuple[str, ...] = ()) -> Explanation:
     journal = Journal(list(events))
     operators = Counter(name for event in journal.of_kind("graph") for name in event.items)
-    noted = [f"{event.kind.replace('_', ' ')}: {event.detail}" for kind in ("kept_eager", "recompile", "repack", "bug") for event in journal.of_kind(kind)]
+    noted = [f"{event.kind.replace('_', ' ')}: {event.detail}" for kind in NOTED for event in journal.of_kind(kind)]
     return Explanation(
         graph_count=len(journal.of_kind("graph")),
         graph_break_count=len(journal.of_kind("graph_break")),

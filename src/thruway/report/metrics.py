@@ -17,6 +17,10 @@ COUNTS = {
     "cache_hits": "cache_hit",
     "cache_misses": "cache_miss",
     "repacks": "repack",
+    "predictions": "predicted",
+    "measurements": "measured",
+    "cuda_graph_refusals": "cuda_graph_refused",
+    "out_of_memory": "out_of_memory",
     "bugs": "bug",
 }
 

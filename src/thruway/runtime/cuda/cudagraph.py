@@ -10,6 +10,7 @@ device: they run one after the other, and nothing in the pool outlives a replay.
 from __future__ import annotations
 
 import gc
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -38,6 +39,7 @@ class _Pool:
         self.stream = torch.cuda.Stream(device)
         self.last_stream: int | None = None
         self.done = torch.cuda.Event()
+        self.lock = threading.Lock()
         self.anchor, _ = self.record(lambda: torch.zeros(1, device=device))
 
     def record(self, run: Callable[[], _Made]) -> tuple[torch.cuda.CUDAGraph, _Made]:
@@ -111,11 +113,10 @@ def _names_memory_once(t: torch.Tensor) -> bool:
     return True
 
 
-def predicted_gain(program: CudaProgram, moving: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> float:
-    """Microseconds per call that a replay should save: launches against copies of inputs and outputs."""
-    copied = sum(t.numel() * t.itemsize for t in (*moving, *outputs))
-    copies = bool(moving) + bool(outputs)
-    return (program.kernel_launches - 1) * MICROSECONDS_PER_LAUNCH - copies * COPY_MICROSECONDS - copied / COPIED_BYTES_PER_MICROSECOND
+def predicted_gain(launches: int, moving_bytes: int, output_bytes: int) -> float:
+    """Microseconds per call that a replay should save: launches against copies of moving inputs and of outputs."""
+    copies = bool(moving_bytes) + bool(output_bytes)
+    return (launches - 1) * MICROSECONDS_PER_LAUNCH - copies * COPY_MICROSECONDS - (moving_bytes + output_bytes) / COPIED_BYTES_PER_MICROSECOND
 
 
 class Replay:
@@ -133,6 +134,7 @@ class Replay:
         self.fixed = self.used
         self.last: dict[int, int] = {}
         self.refused = False
+        self.output_bytes = 0
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         if self.refused or self.recorded > RECORDINGS or torch.cuda.is_current_stream_capturing():
@@ -141,8 +143,9 @@ class Replay:
             self.runs += 1
             outputs = self.program(inputs)
             self._see_moves(inputs)
-            if self.runs == WARM_RUNS:
-                self._decide(inputs, outputs)
+            if self.runs == 1:
+                self.output_bytes = sum(t.numel() * t.itemsize for t in outputs)
+                self._decide(inputs)
             return outputs
         key = tuple([inputs[i].data_ptr() for i in self.fixed])
         recording = self.recordings.get(key) or self._record(inputs)
@@ -158,10 +161,10 @@ class Replay:
             self.recordings.clear()
         self.last = now
 
-    def _decide(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+    def _decide(self, inputs: Sequence[torch.Tensor]) -> None:
         reason = refusal(self.program, inputs)
         if reason is None:
-            gain = predicted_gain(self.program, [inputs[i] for i in self.moving], outputs)
+            gain = predicted_gain(self.program.kernel_launches, sum(inputs[i].numel() * inputs[i].itemsize for i in self.moving), self.output_bytes)
             if gain <= 0:
                 reason = f"copies of inputs and outputs cost {-gain:.0f} µs more than the launches saved"
             else:
@@ -173,6 +176,10 @@ class Replay:
     def _record(self, inputs: Sequence[torch.Tensor]) -> _Recording | None:
         before = self.moving
         self._see_moves(inputs)
+        if self.moving is not before:
+            self._decide(inputs)
+            if self.refused:
+                return None
         while len(self.recordings) >= RECORDINGS:
             self.recordings.popitem(last=False)
         self.recorded += self.moving is before
@@ -221,11 +228,11 @@ class _Recording:
             copy_all(self.static, [dense(t) for t in now] if self.has_expanded else now)
 
     def replay(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """One thread at a time: between the copy of its inputs and that of its outputs the graph's memory is its own."""
         stream, pool = torch.cuda.current_stream(), self.pool
-        shared = pool.last_stream is not None and pool.last_stream != stream.cuda_stream
-        if shared:
-            stream.wait_event(pool.done)                          # graph memory is shared between streams
-        with torch.no_grad():
+        with torch.no_grad(), pool.lock:
+            if pool.last_stream not in (None, stream.cuda_stream):
+                stream.wait_event(pool.done)                                        # graph memory is shared between streams
             fresh = {slot: empty_like(own) for slot, own in self.own.items()}       # what can fail comes before what writes
             self._copy_inputs(inputs)
             self.graph.replay()
@@ -233,9 +240,9 @@ class _Recording:
                 torch._C._increment_version([inputs[i] for i in self.written])
             if fresh:
                 copy_all([dense(t) for t in fresh.values()] if self.outputs_expanded else list(fresh.values()), self.own_dense)
-        pool.last_stream = stream.cuda_stream
-        pool.done.record(stream)
-        return tuple([inputs[slot] if slot not in fresh else fresh[slot] for slot in self.slots])
+            pool.last_stream = stream.cuda_stream
+            pool.done.record(stream)
+        return tuple([fresh[slot] if slot in fresh else inputs[slot] for slot in self.slots])
 
 
 def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
