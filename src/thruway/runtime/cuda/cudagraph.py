@@ -39,7 +39,7 @@ class _Pool:
         self.stream = torch.cuda.Stream(device)
         self.last_stream: int | None = None
         self.done = torch.cuda.Event()
-        self.lock = threading.Lock()
+        self.lock = threading.Lock()             # one thread records or replays at a time
         self.anchor, _ = self.record(lambda: torch.zeros(1, device=device))
 
     def record(self, run: Callable[[], _Made]) -> tuple[torch.cuda.CUDAGraph, _Made]:
@@ -51,7 +51,7 @@ class _Pool:
         collects = gc.isenabled()
         gc.disable()
         try:
-            with torch.cuda.stream(self.stream):
+            with self.lock, torch.cuda.stream(self.stream):
                 graph.capture_begin(pool=self.handle, capture_error_mode="thread_local")
                 try:
                     made = run()
