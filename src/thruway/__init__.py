@@ -7,11 +7,13 @@ Names here follow torch.compile. Importing costs next to nothing: the compiler i
 """
 
 from thruway.core.ambient import settings
-from thruway.core.errors import FullGraphError, ThruwayError
-from thruway.surface.api import compile, disable, explain, is_compiling, list_backends, metrics, reset
+from thruway.core.control import allow_in_graph, assume_constant_result, error_on_graph_break, is_compiling, mark_static
+from thruway.core.errors import FullGraphError, RecompileError, ThruwayError
+from thruway.surface.api import compile, disable, explain, list_backends, metrics, reset, set_stance
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "FullGraphError", "ThruwayError", "compile", "disable", "explain", "is_compiling", "list_backends", "metrics", "reset", "settings",
+    "FullGraphError", "RecompileError", "ThruwayError", "allow_in_graph", "assume_constant_result", "compile", "disable", "error_on_graph_break",
+    "explain", "is_compiling", "list_backends", "mark_static", "metrics", "reset", "set_stance", "settings",
 ]

@@ -16,6 +16,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -26,7 +27,7 @@ from thruway import native
 from thruway.capture.capture import capture
 from thruway.capture.captured import Captured
 from thruway.core.ambient import settings as ambient
-from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, Unsupported
+from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, RecompileError, Unsupported
 from thruway.core.journal import Journal
 from thruway.core.options import CompileOptions
 from thruway.core.settings import Settings
@@ -81,6 +82,12 @@ def reset() -> None:
     journal.clear()
 
 
+def follow_stance() -> None:
+    """Tells every compiled function whether it is to run eager."""
+    for each in list(_functions):
+        each.compiled.eager = ambient.current().stance == "force_eager"
+
+
 class CompiledFunction:
     """The compiler's side of one compiled function: its entries, and what to do at a miss. The native object calls `miss`."""
 
@@ -92,6 +99,7 @@ class CompiledFunction:
         self.dynamic: set[Change] = set()                        # what changed between calls and is kept symbolic since
         self.compiled = native.core().Compiled(function, self.miss)
         self.entries = Entries(self.compiled, ambient.current().entry_limit_mb << 20)
+        self.compiled.eager = ambient.current().stance == "force_eager"
         _functions.add(self)
 
     def miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -101,6 +109,8 @@ class CompiledFunction:
         arguments = bind_arguments(self.function, args, kwargs)
         if arguments is None:
             return None                                          # the function itself says what is wrong with them
+        if (stance := ambient.current().stance) != "default":
+            return self._decline(stance, args, kwargs)
         seen = len(self.entries)
         with self.lock:
             if len(self.entries) != seen:
@@ -120,6 +130,12 @@ class CompiledFunction:
         if refusal.reason.code in RAISES_IN_EAGER:
             self.function(*args, **kwargs)
         raise refusal
+
+    def _decline(self, stance: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """No entry answers, and the user wants nothing compiled now."""
+        if stance == "fail_on_recompile":
+            why = next((explain_miss(record, self.function, args, kwargs) for record in self.entries), "nothing is compiled yet")
+            raise RecompileError(f"{self.name} would be compiled, and the stance is {stance!r}: {why}")
 
     def compile_frame(self, arguments: tuple[Any, ...]) -> Record:
         if self.options.dynamic or (self.dynamic and self.options.dynamic is None):
@@ -147,9 +163,9 @@ class CompiledFunction:
 
     def _capture(self, arguments: tuple[Any, ...], settings: Settings, dynamic: Dynamic) -> Captured:
         """One capture; continuations after a break become compiled functions of their own."""
-        rest = None if self.options.fullgraph else self.continuations
+        settings = replace(settings, error_on_break=self._is_strict(settings))
         try:
-            captured = capture(self.function, arguments, read_state(), settings, dynamic, rest, self.is_continuation)
+            captured = capture(self.function, arguments, read_state(), settings, dynamic, self.continuations, self.is_continuation)
         except Unsupported as failure:
             if dynamic and failure.reason.code == NO_RULE:
                 raise _TooDynamic(failure.reason.what) from failure
@@ -158,9 +174,12 @@ class CompiledFunction:
             raise _TooDynamic(captured.break_reasons[0].what)
         return captured
 
+    def _is_strict(self, settings: Settings) -> bool:
+        return self.options.fullgraph or settings.error_on_break
+
     def _leave_eager(self, reason: BreakReason, arguments: tuple[Any, ...]) -> Record:
         """An entry that runs the function itself for arguments of these types, so that a hopeless capture is not tried at every call."""
-        if self.options.fullgraph:
+        if self._is_strict(ambient.current()):
             raise FullGraphError(reason)
         journal.add("eager", self.name, reason=reason, where=reason.where)
         names = self.function.__code__.co_varnames
@@ -181,8 +200,6 @@ class CompiledFunction:
 
     def _note_captured(self, captured: Captured) -> None:
         for reason in captured.break_reasons:
-            if self.options.fullgraph:
-                raise FullGraphError(reason)
             journal.add("graph_break", self.name, reason=reason, where=reason.where)
         journal.offer("captured", self.name, lambda: str(captured.graph.graph) if captured.graph else "(no graph)")
         journal.offer("guards", self.name, lambda: show_guards(captured.guards))

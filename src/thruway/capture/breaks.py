@@ -24,6 +24,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "TW116": ("the frame has {0} instructions: too many to unroll", "move the loop out of the compiled function"),
     "TW119": ("the content of the list {0} is needed, whose length changes between calls", "pass a list of one length, or a tensor"),
     "TW117": ("{0} is written and shares memory with {1}", "pass tensors that do not overlap"),
+    "TW130": ("{0} is marked with thruway.disable{1}", ""),
 }
 
 

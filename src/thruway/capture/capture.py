@@ -21,7 +21,7 @@ from thruway.capture.state import Frame, Input, Namespace, State
 from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorValue, TupleValue
 from thruway.capture.values.effect import record
 from thruway.capture.wrap import cell_value, wrap
-from thruway.core.errors import BreakReason, Unsupported
+from thruway.core.errors import BreakReason, FullGraphError, Unsupported
 from thruway.core.settings import Settings
 from thruway.frame.guard import GlobalState, GuardSet
 from thruway.frame.source import Attr, Cell, DictAttr, Global, Item, Local, Source, show
@@ -61,6 +61,8 @@ def capture(
             except BreakHere as stop:
                 if compile_function is None:
                     raise stop.error from None
+                if state.strict[-1] if state.strict else settings.error_on_break:
+                    raise FullGraphError(stop.error.reason) from None
                 if stop.error.reason.code == "TW107":
                     return _left_to_python(state, function, modes, stop.error.reason)
                 broken = Break(stop.frames, stop.index, stop.error.reason, stop.keyword_names)

@@ -158,6 +158,7 @@ class State:
     number_inputs: dict[Source, Any] = field(default_factory=dict)
     lookups: dict[Any, Any] = field(default_factory=dict)
     by_trace: dict[int, Value] = field(default_factory=dict)
+    strict: list[bool] = field(default_factory=list)      # error_on_graph_break blocks entered here, and whether each is on
 
     def where(self) -> UserLine | None:
         """The user's line being run: the innermost frame outside torch's own files, else the innermost."""

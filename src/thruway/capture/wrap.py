@@ -21,9 +21,10 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Namespace, State
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, CellValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue,
+    FALSE, NONE, TRUE, CellValue, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue,
     SetValue, SizeValue, TensorValue, TupleValue, UnreadList, Value,
 )
+from thruway.core.marks import ORIGINAL, STATIC, is_compiled_type, original_of
 from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
 from thruway.frame.source import Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source, show
@@ -96,6 +97,8 @@ def _float_input(state: State, obj: float, source: Source) -> SizeValue:
 
 def _maker_for(cls: type) -> Callable[..., Value]:
     """By base class, where the exact type is in no table."""
+    if is_compiled_type(cls):
+        return _wrap_compiled
     if issubclass(cls, torch.Tensor):
         return _wrap_tensor_subclass
     if issubclass(cls, BY_IDENTITY):
@@ -103,6 +106,12 @@ def _maker_for(cls: type) -> Callable[..., Value]:
     if issubclass(cls, tuple) and (hasattr(cls, "_make") and cls.__base__ is tuple or cls.__module__.startswith("torch.return_types")):
         return _wrap_tuple
     return _wrap_object
+
+
+def _wrap_compiled(state: State, obj: Any, source: Source, guarded: bool) -> Value:
+    state.guard("type", source, type(obj))
+    name = ORIGINAL if hasattr(type(obj), ORIGINAL) else "__wrapped__"
+    return CompiledValue(type(obj), wrap(state, original_of(obj), Attr(source, name)), source)
 
 
 def _wrap_identity(state: State, obj: Any, source: Source, guarded: bool) -> Value:
@@ -134,7 +143,8 @@ def _trace_input(state: State, value: TensorValue, source: Source) -> TraceTenso
     if obj.layout is not torch.strided:
         raise unsupported(state, "TW108", obj.layout)
     meta = meta_of(obj)
-    dims = [dim for dim in range(obj.dim()) if (source, dim) in state.dynamic and obj.shape[dim] > 1]
+    static = getattr(obj, STATIC, ())
+    dims = [dim for dim in range(obj.dim()) if (source, dim) in state.dynamic and obj.shape[dim] > 1 and dim not in static]
     if dims and is_dense(meta):
         meta = symbolic_meta(state, value, meta, dims)
     keys = torch._C._dispatch_keys(obj).raw_repr()

@@ -48,6 +48,10 @@ class FullGraphError(ThruwayError):
         self.reason = reason
 
 
+class RecompileError(ThruwayError, RuntimeError):
+    """The stance is "fail_on_recompile", and no entry answers a call."""
+
+
 class Unsupported(Exception):
     """Something that this stage cannot take; carries the reason. Internal."""
 

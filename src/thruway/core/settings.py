@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 
+STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
+
+
 def _setting(default, env: str, doc: str):
     return field(default=default, metadata={"env": env, "doc": doc})
 
@@ -27,6 +30,8 @@ class Settings:
     numerics: str = _setting("eager", "THRUWAY_NUMERICS", "eager: round where eager rounds, but for the listed exceptions; strict: none of them; fused: skip roundings where that pays.")
     break_notice: bool = _setting(True, "THRUWAY_BREAK_NOTICE", "One line on stderr after the first call of a function that did not compile whole.")
     shadow_calls: int = _setting(0, "THRUWAY_SHADOW", "Run eager beside compiled for the first n calls and compare.")
+    error_on_break: bool = _setting(False, "THRUWAY_ERROR_ON_BREAK", "What cannot be captured is an error, as with fullgraph=True.")
+    stance: str = _setting("default", "THRUWAY_STANCE", "default; force_eager: run no compiled code; eager_on_recompile, fail_on_recompile: at a call that no entry answers.")
     measure: bool = _setting(True, "THRUWAY_MEASURE", "Time compiled against eager after the first calls and keep the faster.")
     entry_limit_mb: int = _setting(512, "THRUWAY_ENTRY_MB", "Memory that the entries of one function may hold before the least used go.")
 

@@ -7,6 +7,7 @@ from types import FunctionType
 
 import torch
 
+from thruway.core.marks import STATIC
 from thruway.frame.check import compile_check
 from thruway.frame.entries import Record
 from thruway.frame.guard import Guard, GuardSet
@@ -56,7 +57,8 @@ def _differences(guard: Guard, value: object) -> set[Change]:
     match guard.kind:
         case "tensor" if isinstance(value, torch.Tensor) and value.dim() == len(guard.expected.sizes):
             sizes = zip(guard.expected.sizes, value.shape)
-            return {(guard.source, dim) for dim, (old, new) in enumerate(sizes) if type(old) is int and old != new}
+            static = getattr(value, STATIC, ())
+            return {(guard.source, dim) for dim, (old, new) in enumerate(sizes) if type(old) is int and old != new and dim not in static}
         case "equal" if type(value) is type(guard.expected) and value != guard.expected:
             return {(guard.source, None)}
         case "length" if type(value) is list and len(value) != guard.expected:

@@ -16,6 +16,7 @@ OPAQUE = frozenset({
 })
 # Parts of torch that are plain Python over tensors, written to be read by a compiler.
 TRANSPARENT = frozenset({
+    "thruway.core.control",
     "torch.nn.modules", "torch.nn.functional", "torch.nn.utils.parametrize", "torch.nn.utils.parametrizations", "torch.nn.attention", "torch.nn.parallel",
     "torch.functional", "torch.distributions", "torch.optim", "torch.ao.nn", "torch.ao.quantization",
 })

@@ -12,6 +12,7 @@ COUNTS = {
     "captures": "capture",
     "graph_breaks": "graph_break",
     "recompiles": "recompile",
+    "static": "static",
     "eager": "eager",
     "kept_eager": "kept_eager",
     "cache_hits": "cache_hit",

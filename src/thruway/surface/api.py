@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from thruway.core.ambient import changed, settings
+from thruway.core.control import checked_stance
 from thruway.core.marks import DISABLED, original_of
 from thruway.core.options import MODES, CompileOptions
 from thruway.report.metrics import no_metrics, summarize
@@ -72,9 +73,31 @@ def reset() -> None:
         loaded.reset()
 
 
-def is_compiling() -> bool:
-    """True inside captured code, where capture answers this call itself; False in plain Python, which is where this body runs."""
-    return False
+class set_stance:
+    """`set_stance("force_eager")` until it is set again, or `with set_stance(…): …`, or as a decorator.
+
+    default: compile as needed. force_eager: run no compiled code. eager_on_recompile: entries that exist are used, all else runs eager.
+    fail_on_recompile: a call that no entry answers raises RecompileError, which names the guard."""
+
+    def __init__(self, stance: str = "default"):
+        self.stance, self.before = checked_stance(stance), settings.stance
+        lazy.take_stance(stance)
+
+    def __enter__(self) -> None:
+        lazy.take_stance(self.stance)
+
+    def __exit__(self, *raised: object) -> None:
+        lazy.take_stance(self.before)
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        lazy.take_stance(self.before)
+
+        @functools.wraps(fn)
+        def under_stance(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(self.stance):
+                return fn(*args, **kwargs)
+
+        return under_stance
 
 
 def metrics() -> dict[str, Any]:

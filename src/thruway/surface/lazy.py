@@ -10,6 +10,8 @@ import importlib
 import sys
 from types import ModuleType
 
+from thruway.core.ambient import settings
+
 
 @functools.cache
 def pipeline() -> ModuleType:
@@ -23,6 +25,14 @@ def pipeline() -> ModuleType:
 def loaded_pipeline() -> ModuleType | None:
     """`thruway.pipeline` where something has been compiled, else None."""
     return sys.modules.get("thruway.pipeline")
+
+
+def take_stance(stance: str) -> None:
+    """Sets `settings.stance`; compiled functions that exist are told of it."""
+    settings.stance = stance
+    loaded = loaded_pipeline()
+    if loaded is not None:
+        loaded.follow_stance()
 
 
 def backends() -> ModuleType:

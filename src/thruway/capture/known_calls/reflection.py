@@ -12,7 +12,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.values.attribute import delete_attribute, find_attribute, function_dict, generic_attribute, get_attribute, set_attribute, set_generic
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, PartialValue, Value,
+    FALSE, NONE, TRUE, CompiledValue, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, PartialValue, Value,
 )
 from thruway.capture.values.call import run_inline
 from thruway.capture.values.compare import boolean
@@ -28,6 +28,8 @@ Kwargs = dict[str, Value]
 
 def instance_check(state: State, args: Args, kwargs: Kwargs) -> Value:
     value, wanted = args
+    if isinstance(value, CompiledValue):
+        value = value.original                       # its __class__
     try:
         return boolean(is_subclass(state, python_type(value), as_python(state, wanted)))
     except TypeError as error:

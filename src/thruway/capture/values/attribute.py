@@ -13,7 +13,7 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.values.base import (
-    NONE, Constant, DictValue, FunctionValue, InstanceDict, MethodValue, ObjectValue, PartialValue, SliceValue, SuperValue, TensorValue,
+    NONE, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, MethodValue, ObjectValue, PartialValue, SliceValue, SuperValue, TensorValue,
     TupleValue, Value,
 )
 from thruway.capture.values.call import call, run_inline
@@ -432,8 +432,12 @@ def _read_builtin_instance(state: State, value: Value, name: str) -> Result:
     return bind(state, found, value, cls, name)
 
 
+def _read_compiled(state: State, value: CompiledValue, name: str) -> Result:
+    return get_attribute(state, value.original, name)
+
+
 READERS: dict[type, Callable[[State, Any, str], Result]] = {
-    Constant: _read_constant, ObjectValue: _read_object, TensorValue: tensor_attribute, SuperValue: _read_super,
+    Constant: _read_constant, ObjectValue: _read_object, TensorValue: tensor_attribute, SuperValue: _read_super, CompiledValue: _read_compiled,
     FunctionValue: _read_function, MethodValue: _read_method, PartialValue: _read_partial, SliceValue: _read_slice, TupleValue: _read_tuple,
 }
 
@@ -441,6 +445,8 @@ READERS: dict[type, Callable[[State, Any, str], Result]] = {
 def set_attribute(state: State, value: Value, name: str, new: Value) -> Result | None:
     """`value.name = new`. The Value of an Inline result means nothing."""
     match value:
+        case CompiledValue():
+            return set_attribute(state, value.original, name, new)
         case ObjectValue():
             hook = state.type_lookup(value.cls, "__setattr__")
             if hook is object.__setattr__ or hook is torch.nn.Module.__setattr__ and _is_plain_module_write(state, value, name, new):

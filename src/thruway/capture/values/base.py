@@ -227,6 +227,16 @@ class MethodValue(Value):
         return f"MethodValue({self.function}, {self.owner})"
 
 
+class CompiledValue(Value):
+    """A compiled function or module found outside: used as what it was compiled from, passed on as itself."""
+
+    __slots__ = ("cls", "original")
+
+    def __init__(self, cls: type, original: Value, source: Source | None):
+        super().__init__(source)
+        self.cls, self.original = cls, original
+
+
 class PartialValue(Value):
     """functools.partial."""
 

@@ -15,12 +15,13 @@ from thruway.capture.refused import is_refused_module
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
 from thruway.capture.values.base import (
-    Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, TupleValue, Value,
+    CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, TupleValue, Value,
 )
 from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.errors import raise_error, raise_real
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import function_cells, function_defaults, function_keyword_defaults, wrap
+from thruway.core.marks import ALLOWED, CONSTANT, DISABLED, disabled_reason, is_marked
 from thruway.frame.guard import MISSING
 from thruway.frame.source import Attr
 
@@ -64,7 +65,7 @@ def _call_object(state: State, value: ObjectValue, args: list[Value], kwargs: Kw
 def _call_function(state: State, function: FunctionValue, args: list[Value], kwargs: Kwargs) -> Result:
     real = function.real
     if real is not None:
-        row = state.known.get(real)
+        row = state.known.get(real) or marked_row(state, real)
         if row is not None:
             return _call_row(state, row, real, args, kwargs)
         if is_torch_callable(real):
@@ -72,6 +73,38 @@ def _call_function(state: State, function: FunctionValue, args: list[Value], kwa
             if result is not None:
                 return result
     return inline(state, function, args, kwargs)
+
+
+def marked_row(state: State, real: Any) -> Callable[..., Result] | None:
+    """How to call a function that the user marked with disable, allow_in_graph or assume_constant_result."""
+    if is_marked(real, DISABLED):
+        why = disabled_reason(real)
+        raise unsupported(state, "TW130", getattr(real, "__qualname__", repr(real)), f": {why}" if why else "")
+    if is_marked(real, ALLOWED):
+        return lambda state, args, kwargs: _call_opaque(state, real, args, kwargs)
+    if is_marked(real, CONSTANT):
+        return lambda state, args, kwargs: _call_once(state, real, args, kwargs)
+    return None
+
+
+def _call_opaque(state: State, real: Any, args: list[Value], kwargs: Kwargs) -> Value:
+    result = call_torch(state, real, args, kwargs)
+    if result is None:
+        raise unsupported(state, "TW101", real.__qualname__)
+    return result
+
+
+def _call_once(state: State, real: Any, args: list[Value], kwargs: Kwargs) -> Value:
+    """What the function gives now, kept by the entry."""
+    values = [_real(state, a) for a in args]
+    result = real(*values, **{k: _real(state, v) for k, v in kwargs.items()})
+    return wrap(state, result, state.made(result), True)
+
+
+def _real(state: State, value: Value) -> Any:
+    """The object itself, found outside or a constant; NotConstant where there is none yet."""
+    real = getattr(value, "real", None)
+    return as_python(state, value) if real is None else real
 
 
 def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwargs) -> Result:
@@ -149,7 +182,7 @@ def _bind_defaults(state: State, function: FunctionValue, into: dict[str, Value]
 def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwargs) -> Result:
     """A builtin function, descriptor, class or torch callable."""
     target = value.value
-    row = _row(state, target)
+    row = _row(state, target) or marked_row(state, target)
     if row is not None:
         return _call_row(state, row, target, args, kwargs)
     if is_torch_callable(target):
@@ -311,6 +344,11 @@ def _class_function(state: State, cls: Constant, real: types.FunctionType, name:
     return wrap(state, real, Attr(cls.source, name), True) if cls.source is not None else Constant(real)
 
 
+def _call_compiled(state: State, value: CompiledValue, args: list[Value], kwargs: Kwargs) -> Result:
+    return call(state, value.original, args, kwargs)
+
+
 CALLERS: dict[type, Callable[..., Result]] = {
     Constant: _call_constant, FunctionValue: _call_function, MethodValue: _call_method, PartialValue: _call_partial, ObjectValue: _call_object,
+    CompiledValue: _call_compiled,
 }

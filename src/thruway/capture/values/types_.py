@@ -13,7 +13,7 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.base import (
-    CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
+    CellValue, CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
     SizeValue, SliceValue, SuperValue, TensorValue, TupleValue, Value, ViewValue,
 )
 
@@ -34,7 +34,7 @@ def python_type(value: Value) -> type:
             return value.cls.value
         case TensorValue():
             return torch.Tensor if value.real is None else type(value.real)
-        case ListValue() | TupleValue() | DictValue() | SetValue():
+        case ListValue() | TupleValue() | DictValue() | SetValue() | CompiledValue():
             return value.cls
         case SizeValue():
             return SIZES[type(value.size)]

@@ -1,0 +1,66 @@
+"""What users say about compiling, in torch.compiler's words: marks on functions and tensors, the stance, breaks as errors.
+
+Plain Python sees plain functions here; capture has rows for them (`capture/known_calls/control`). The state stands in `core.ambient`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from thruway.core.ambient import settings
+from thruway.core.marks import ALLOWED, CONSTANT, STATIC, mark
+from thruway.core.settings import STANCES
+
+
+def is_compiling() -> bool:
+    """True inside captured code, where capture answers this call itself; False in plain Python, which is where this body runs."""
+    return False
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Calls of `fn` become one node of the graph; its body is not read. It must only compute tensors from its arguments."""
+    return [allow_in_graph(one) for one in fn] if isinstance(fn, list | tuple) else mark(fn, ALLOWED, True)
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """`fn` is called once per capture, and what it gives stands for every later call: no guard watches it."""
+    return mark(fn, CONSTANT, True)
+
+
+def mark_static(tensor: Any, dim: int | tuple[int, ...] | list[int] | None = None) -> None:
+    """Sizes of `tensor` along `dim` (None: all) stay fixed numbers in compiled code, also after they changed between calls."""
+    dims = range(tensor.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    setattr(tensor, STATIC, getattr(tensor, STATIC, frozenset()) | {each % tensor.dim() for each in dims})
+
+
+class error_on_graph_break:
+    """`with error_on_graph_break(): …` or as a decorator: what cannot be captured is an error meanwhile, as with fullgraph=True; with False
+    it is a break again. In captured code it holds up to the first break inside."""
+
+    def __init__(self, on: bool = True):
+        self.on = on
+
+    def __enter__(self) -> None:
+        self.before = settings.error_on_break
+        settings.error_on_break = self.on
+
+    def __exit__(self, *raised: object) -> None:
+        settings.error_on_break = self.before
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        on = self.on
+
+        @functools.wraps(fn)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            with error_on_graph_break(on):
+                return fn(*args, **kwargs)
+
+        return checked
+
+
+def checked_stance(stance: str) -> str:
+    if stance not in STANCES:
+        raise ValueError(f"unknown stance {stance!r}; known: {', '.join(STANCES)}")
+    return stance
