@@ -31,13 +31,14 @@ def origin_of(code: CodeType) -> Origin:
 
 
 @functools.lru_cache(maxsize=4096)
-def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple[str, ...]) -> CodeType:
+def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple[str, ...], is_generator: bool = False) -> CodeType:
     """Code that continues `code` at instruction `index`.
 
     `stack` says for each place of the stack what stands there: True a value, False a NULL, (function, layouts…) the result of a call on
     further places. `names` are the bound locals. The parameters are the stack's values from the bottom, those locals, and the cells
     (the code's own, then its free variables): CPython's cell instructions take a cell from any local, so that one function serves every
     closure. Only the cell of `__class__` stays a free variable where `super()` will look for it.
+    A generator's code gives a generator that stands at a yield of its own, as if at that before `index`, once `next()` has been called.
     """
     decoded = decode(code)
     slots = tuple(f".s{i}" for i in range(_count(stack)))
@@ -49,17 +50,33 @@ def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple
     variables = (*parameters, *others)
     indices = {name: i for i, name in enumerate((*variables, *free))}
     constants = list(code.co_consts)
-    prefix = _prefix(stack, len(free), len(leading), constants, decoded.instructions[index].position)
+    position = decoded.instructions[index].position
+    prefix = _prefix(stack, len(free), len(leading), constants, position, is_generator)
+    if is_generator:
+        constants.append(None)
+        prefix += [Instruction("LOAD_CONST", len(constants) - 1, position=position), Instruction("YIELD_VALUE", decoded.instructions[index - 1].arg, position=position)]
     shift = len(prefix) + 1
     body = [_moved(one, indices, shift) for one in decoded.instructions]
     jump = Instruction("JUMP_FORWARD", 0, target=index + shift, position=prefix[0].position)
-    ranges = [ExceptionRange(r.start + shift, r.end + shift, r.target + shift, r.depth, r.lasti) for r in decoded.exceptions]
+    first = next((r for r in decoded.exceptions if r.start < index <= r.end), None) if is_generator else None
+    ranges = [ExceptionRange(shift - 2, shift - 1, first.target + shift, first.depth, first.lasti)] if first else []
+    ranges += [ExceptionRange(r.start + shift, r.end + shift, r.target + shift, r.depth, r.lasti) for r in decoded.exceptions]
     return assemble(
         code, [*prefix, jump, *body], ranges,
         co_argcount=len(parameters), co_posonlyargcount=0, co_kwonlyargcount=0, co_nlocals=len(variables), co_varnames=variables,
-        co_cellvars=(), co_freevars=free, co_flags=code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR) | (CO_NESTED if free else 0),
+        co_cellvars=(), co_freevars=free, co_flags=_flags(code, is_generator) | (CO_NESTED if free else 0),
         co_consts=(*constants, Origin(code, shift)), co_stacksize=code.co_stacksize + 4 * len(slots) + len(stack) + 4,
     )
+
+
+def _flags(code: CodeType, is_generator: bool) -> int:
+    return code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS | (0 if is_generator else CO_GENERATOR))
+
+
+def plain_parameters(code: CodeType) -> CodeType:
+    """The same code, taking what was bound to its parameters one by one."""
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return code.replace(co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS))
 
 
 def free_cells(code: CodeType) -> tuple[str, ...]:
@@ -77,8 +94,11 @@ def _count(layouts: Iterable[Any]) -> int:
     return sum(int(one) if isinstance(one, bool) else _count(one[1:]) for one in layouts)
 
 
-def _prefix(stack: tuple[Any, ...], cells: int, first_slot: int, constants: list[object], position: Position) -> list[Instruction]:
+def _prefix(stack: tuple[Any, ...], cells: int, first_slot: int, constants: list[object], position: Position,
+            is_generator: bool) -> list[Instruction]:
     made = [Instruction("COPY_FREE_VARS", cells, position=position)] if cells else []
+    if is_generator:
+        made += [Instruction("RETURN_GENERATOR", position=position), Instruction("POP_TOP", position=position)]
     made.append(Instruction("RESUME", 0, position=position))
     slots = itertools.count(first_slot)
     for one in stack:

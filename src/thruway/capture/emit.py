@@ -19,13 +19,14 @@ from typing import Any
 
 import torch
 
+from thruway.bytecode.resume import free_cells, leading_parameter, plain_parameters, resume_code
 from thruway.capture.breaks import unsupported
 from thruway.capture.effects import Build, Step, Write
 from thruway.capture.state import Namespace, State
 from thruway.capture.tensors import tensor_node
 from thruway.capture.values.base import (
-    CellValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue,
-    SliceValue, TensorValue, TupleValue, Value, ViewValue,
+    NULL, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
+    SizeValue, SliceValue, TensorValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.effect import expose
 from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
@@ -356,10 +357,31 @@ def _build_rows(out: Emitter, value: RowIterator, recipe: tuple, name: str) -> l
     return [f"zip({parts})" if value.function is None else f"map({out.value(value.function)}, {parts})"]
 
 
+def _build_generator(out: Emitter, value: GeneratorValue, recipe: tuple, name: str) -> list[str]:
+    """A generator that stands where this one does; as it was called where it has not started."""
+    frame = value.frame
+    if value.finished:
+        return [f"{out.constant(iter)}(())"]
+    if not value.started:
+        code, free = plain_parameters(frame.code), frame.code.co_freevars
+        arguments = [frame.locals[one] for one in code.co_varnames[:code.co_argcount]]
+    else:
+        cells, free = frame.code.co_cellvars + frame.code.co_freevars, free_cells(frame.code)
+        leading = leading_parameter(frame.code)
+        names = tuple(one for one in frame.code.co_varnames if one in frame.locals and one not in cells and one not in leading)
+        code = resume_code(frame.code, frame.pc, tuple(one is not NULL for one in frame.stack), names, True)
+        arguments = [frame.cells[one].content if one in frame.cells else frame.locals[one] for one in leading]
+        arguments += [one for one in frame.stack if one is not NULL] + [frame.locals[one] for one in names]
+        arguments += [frame.cells[one] for one in cells if one not in free]
+    closure = out.values(frame.cells[one] for one in free)
+    made = f"types.FunctionType({out.constant(code)}, {out.constant(frame.namespace.real)}, {frame.code.co_name!r}, None, ({closure}))"
+    return [f"{made}({out.values(arguments)})", *([f"next({name})"] if value.started else [])]
+
+
 BUILDERS: dict[type, Callable[..., list[str]]] = {
     ListValue: _build_list, DictValue: _build_dict, SetValue: _build_set, CellValue: _build_cell, FunctionValue: _build_function,
     ObjectValue: _build_object, ListIterator: _build_list_iterator, CountedIterator: _build_counted_iterator, EnumerateIterator: _build_enumerate,
-    RowIterator: _build_rows, RangeIterator: _build_range_iterator,
+    RowIterator: _build_rows, RangeIterator: _build_range_iterator, GeneratorValue: _build_generator,
 }
 
 

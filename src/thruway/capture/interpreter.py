@@ -180,9 +180,21 @@ def run_call(state: State, function: Value, args: list[Value], kwargs: dict[str,
     return finish_inline(state, result) if isinstance(result, Inline) else result
 
 
+def _remember(state: State, generator: GeneratorValue) -> None:
+    """How the generator stands, for a break while it runs: it is then run again by Python, from here."""
+    frame, flags = generator.frame, (generator.started, generator.finished)
+    stack, pc, variables, cells, handled, left = frame.stack.copy(), frame.pc, dict(frame.locals), dict(frame.cells), frame.handled.copy(), frame.left
+
+    def undo() -> None:
+        frame.stack, frame.pc, frame.locals, frame.cells, frame.handled, frame.left = stack, pc, variables, cells, handled, left
+        generator.started, generator.finished = flags
+    state.effects.remember(undo)
+
+
 def resume_generator(state: State, generator: GeneratorValue, sent: Value, thrown: bool) -> Value:
     """Runs the generator to its next yield; StopIteration with the returned value at its end."""
     frame = generator.frame
+    _remember(state, generator)
     if generator.started and not thrown:
         frame.stack.append(sent)
     generator.started = generator.running = True

@@ -9,6 +9,7 @@ import types
 import torch
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.known_calls.torch_tensors import item
 from thruway.capture.opcodes.stack import cell_content
 from thruway.capture.state import Inline, State
 from thruway.capture.values.attribute import bind
@@ -100,6 +101,8 @@ def number(cls: type, slot: str):
             return Constant(cls())
         value = args[0]
         match value:
+            case TensorValue() if cls is (float if value.trace.is_floating_point() else int):
+                return item(state, [value], {})
             case TensorValue():
                 raise unsupported(state, "TW103", f"{cls.__name__}() of a tensor")
             case SizeValue():

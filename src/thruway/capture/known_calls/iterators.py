@@ -16,7 +16,7 @@ from thruway.capture.values.binary import binary
 from thruway.capture.values.call import call, call_pure, run_inline
 from thruway.capture.values.constants import as_python, specialize
 from thruway.capture.values.errors import raise_error
-from thruway.capture.values.generators import advance, throw
+from thruway.capture.values.generators import advance, made_inside, throw
 from thruway.capture.values.iterate import CombinedIterator, EnumerateIterator, Exhausted, ListIterator, RangeIterator, RowIterator, items_of, iterator_of, next_value
 from thruway.capture.values.iterators import iterator_at, range_iterator
 from thruway.capture.values.truth import truth
@@ -204,7 +204,7 @@ def throw_in(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def close(state: State, args: Args, kwargs: Kwargs) -> Value:
-    generator: GeneratorValue = args[0]
+    generator = made_inside(state, args[0])
     if generator.started and not generator.finished:
         try:
             throw(state, generator, state.call(state.class_of(GeneratorExit, None), []))

@@ -6,7 +6,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.effects import Build, Write
 from thruway.capture.state import State
 from thruway.capture.values.base import (
-    CellValue, Constant, DictValue, FunctionValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue,
+    NULL, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue,
     TensorValue, TupleValue, Value, ViewValue,
 )
 
@@ -38,7 +38,7 @@ def expose(state: State, value: Value, inside: tuple[Value, ...] = ()) -> None:
         state.effects.steps.append(Build(value, contents(value)))
 
 
-MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue, IteratorValue)
+MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue, IteratorValue, GeneratorValue)
 
 
 def _mark(state: State, value: Value) -> None:
@@ -76,6 +76,8 @@ def children(state: State, value: Value) -> list[Value]:
             return [value.content] if value.content is not None else []
         case IteratorValue() if hasattr(value, "built_from"):
             return value.built_from()
+        case GeneratorValue():
+            return _generator_children(state, value)
         case FunctionValue():
             return [*(value.defaults or ()), *(value.keyword_defaults or {}).values(), *(value.cells or ()),
                     *(children(state, value.attributes) if value.attributes else ())]
@@ -83,6 +85,13 @@ def children(state: State, value: Value) -> list[Value]:
             return _object_children(state, value)
         case _:
             raise unsupported(state, "TW110", type(value).__name__.removesuffix("Value").lower())
+
+
+def _generator_children(state: State, value: GeneratorValue) -> list[Value]:
+    frame = value.frame
+    if value.running or frame.handled:
+        raise unsupported(state, "TW110", f"a generator that {'is running' if value.running else 'handles an exception'}")
+    return [] if value.finished else [one for one in (*frame.locals.values(), *frame.cells.values(), *frame.stack) if one is not NULL]
 
 
 def _object_children(state: State, value: ObjectValue) -> list[Value]:
@@ -107,7 +116,7 @@ def contents(value: Value) -> tuple:
             return tuple(value.items.values())
         case CellValue():
             return (value.content,)
-        case FunctionValue() | IteratorValue():
+        case FunctionValue() | IteratorValue() | GeneratorValue():
             return ()
         case ObjectValue():
             attributes = contents(value.attributes) if value.attributes is not None else ()

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from thruway.capture.breaks import unsupported
 from thruway.capture.state import State, UserRaise
 from thruway.capture.values.base import NONE, GeneratorValue, Value
 from thruway.capture.values.errors import raise_error
+from thruway.capture.values.types_ import python_type
 
 
-def advance(state: State, generator: GeneratorValue, sent: Value = NONE) -> Value:
+def advance(state: State, generator: Value, sent: Value = NONE) -> Value:
     """Runs the generator to its next yield, nested. StopIteration is raised in the user's code when it returns."""
-    if generator.finished:
+    own = made_inside(state, generator)
+    if own.finished:
         raise_error(state, StopIteration)
-    if generator.running:
+    if own.running:
         raise_error(state, ValueError, "generator already executing")
-    return state.resume_generator(generator, sent)
+    return state.resume_generator(own, sent)
 
 
-def throw(state: State, generator: GeneratorValue, error: Value) -> Value:
+def throw(state: State, generator: Value, error: Value) -> Value:
     """Raises `error` where the generator stands and runs it to its next yield."""
-    if generator.finished or not generator.started:
-        generator.finished = True
+    own = made_inside(state, generator)
+    if own.finished or not own.started:
+        own.finished = True
         raise UserRaise(error)
-    return state.resume_generator(generator, error, thrown=True)
+    return state.resume_generator(own, error, thrown=True)
+
+
+def made_inside(state: State, generator: Value) -> GeneratorValue:
+    """The generator, if it exists in this capture alone: any other is advanced by Python only."""
+    if isinstance(generator, GeneratorValue) and not generator.exposed:
+        return generator
+    raise unsupported(state, "TW115", python_type(generator).__name__)
