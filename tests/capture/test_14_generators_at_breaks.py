@@ -1,5 +1,7 @@
 """Generators that are alive at a break, or broken inside, go on in Python where they stood; nothing runs twice."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -135,7 +137,7 @@ def test_goes_on_where_it_stood(function):
         expected, wanted = function(x), list(SEEN)
         SEEN.clear()
         assert same(compiled(x), expected)
-        assert SEEN == wanted
+        assert same(SEEN, wanted)
     found = thruway.metrics()
     assert not found["bugs"] and not found["eager"]
 
@@ -144,3 +146,20 @@ def test_generators_that_leave_the_call():
     x = torch.randn(3)
     for got, expected in zip(thruway.compile(returned, backend="eager")(x, x + 1), returned(x, x + 1)):
         assert same(list(got), list(expected))
+
+
+def itertools_alive(x):
+    rows = [x + i for i in range(8)]
+    out = []
+    for row in itertools.islice(itertools.chain(rows, filter(lambda r: note(bool(r.sum() > 0)), rows)), 1, 12, 2):
+        note("row")
+        out.append(row)
+    for k, (a, b) in zip(itertools.count(3), itertools.pairwise(rows)):
+        note(k)
+        out.append(a * b)
+    out += itertools.accumulate(rows, lambda p, q: note(p + q))
+    return out, list(itertools.takewhile(lambda n: note(n) < 3, itertools.cycle(range(5))))
+
+
+def test_builtin_iterators():
+    test_goes_on_where_it_stood(itertools_alive)

@@ -54,7 +54,8 @@ def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple
     prefix = _prefix(stack, len(free), len(leading), constants, position, is_generator)
     if is_generator:
         constants.append(None)
-        prefix += [Instruction("LOAD_CONST", len(constants) - 1, position=position), Instruction("YIELD_VALUE", decoded.instructions[index - 1].arg, position=position)]
+        yielding = Instruction("YIELD_VALUE", decoded.instructions[index - 1].arg, position=position)
+        prefix += [Instruction("LOAD_CONST", len(constants) - 1, position=position), yielding]
     shift = len(prefix) + 1
     body = [_moved(one, indices, shift) for one in decoded.instructions]
     jump = Instruction("JUMP_FORWARD", 0, target=index + shift, position=prefix[0].position)

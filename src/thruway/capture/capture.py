@@ -43,10 +43,11 @@ def capture(
 ) -> Captured:
     """Captures one call of `function`. `arguments` are bound, in co_varnames order (*args as a tuple, **kwargs as a dict).
 
-    `dynamic` dimensions, and numbers (None in place of a dimension), become symbolic. At an instruction that cannot be captured, `finish` runs it in plain Python and carries on in
-    continuations, each passed through `compile_function`; without that (fullgraph), and where the frame's state cannot be rebuilt,
-    Unsupported says that the frame must run eager whole. Nothing that a user could see happens,
-    torch's modes included. `is_continuation`: `function` came to `compile_function` itself. `Captured.finish` takes the arguments, the function's closure cells, and the graph's outputs.
+    `dynamic` dimensions, and numbers (None in place of a dimension), become symbolic. At an instruction that cannot be captured, `finish`
+    runs it in plain Python and carries on in continuations, each passed through `compile_function`; without that (fullgraph), and where
+    the frame's state cannot be rebuilt, Unsupported says that the frame must run eager whole. Nothing that a user could see happens,
+    torch's modes included. `is_continuation`: `function` came to `compile_function` itself. `Captured.finish` takes the arguments, the
+    function's closure cells, and the graph's outputs.
     """
     if function.__code__.co_flags & GENERATORS:
         raise Unsupported("TW113", f"generators and coroutines as compiled functions are left to Python: {function.__name__}")

@@ -18,7 +18,8 @@ from thruway.shapes.symbolic import Facts
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One placeholder of the graph, in order: a tensor, an integer where `meta` is a size, or a float where it is `float`. `weight`: reached through a module's parameters or buffers and not written."""
+    """One placeholder of the graph, in order: a tensor, an integer where `meta` is a size, or a float where it is `float`.
+    `weight`: reached through a module's parameters or buffers and not written."""
 
     name: str
     source: Source

@@ -18,6 +18,8 @@ TORCH = (
 ALLOWED = ("torch.autograd.grad_mode",)
 STANDARD = frozenset({"os", "re", "string", "weakref", "inspect", "posixpath", "textwrap"})     # read settings and build texts in plain Python
 
+PLAIN = "thruway.capture.known_calls.plain_iterators"
+
 
 @functools.lru_cache(maxsize=4096)
 def is_refused_module(name: str | None) -> bool:
@@ -26,7 +28,7 @@ def is_refused_module(name: str | None) -> bool:
         return False
     if name == "torch" or name.startswith("torch."):
         return _below(name, TORCH) and not _below(name, ALLOWED)
-    return is_skipped_module(name) and name not in STANDARD
+    return is_skipped_module(name) and name not in STANDARD and name != PLAIN
 
 
 def _below(name: str, roots: tuple[str, ...]) -> bool:

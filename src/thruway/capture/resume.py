@@ -58,7 +58,8 @@ class BreakEmitter(Emitter):
         super().__init__(state, function)
         self.broken, self.compile_function = broken, compile_function
         self.constants |= {
-            "EXHAUSTED": EXHAUSTED, "Jump": Jump, "land": land, "continue_handling": continue_handling, "outside_handler": outside_handler, "make_function": types.FunctionType,
+            "EXHAUSTED": EXHAUSTED, "Jump": Jump, "land": land, "continue_handling": continue_handling, "outside_handler": outside_handler,
+            "make_function": types.FunctionType,
         }
         self.last = len(broken.frames) - 1
         self.step_row = self._step_row()

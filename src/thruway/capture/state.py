@@ -7,6 +7,7 @@ Python code returns `Inline(frame)`; nested calls in rare protocols go through `
 from __future__ import annotations
 
 import linecache
+import os
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from types import CodeType
@@ -161,10 +162,10 @@ class State:
     strict: list[bool] = field(default_factory=list)      # error_on_graph_break blocks entered here, and whether each is on
 
     def where(self) -> UserLine | None:
-        """The user's line being run: the innermost frame outside torch's own files, else the innermost."""
+        """The user's line being run: the innermost frame outside torch's files and ours, else the innermost."""
         if not self.frames:
             return None
-        frame = next((f for f in reversed(self.frames) if not f.code.co_filename.startswith(TORCH_FOLDER)), self.frames[-1])
+        frame = next((f for f in reversed(self.frames) if not f.code.co_filename.startswith(FOLDERS)), self.frames[-1])
         return self.line_of(frame)
 
     def line_of(self, frame: Frame) -> UserLine:
@@ -225,7 +226,7 @@ class State:
 
 _UNSEEN = object()
 SEVERAL = frozenset({"absent", "has_not", "type_lookup", "not_same_object", "no_overlap", "relation", "same_object"})
-TORCH_FOLDER = torch.__path__[0]
+FOLDERS = (torch.__path__[0], os.path.dirname(os.path.dirname(__file__)))
 _IMMUTABLE_FLAG = 1 << 8      # Py_TPFLAGS_IMMUTABLETYPE
 
 

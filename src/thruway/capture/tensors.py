@@ -178,7 +178,9 @@ def add_node(state: State, target: Any, args: list[Value], kwargs: dict[str, Val
     """One call in the graph: methods as call_method, everything else as call_function."""
     fx_args = tuple([to_node(state, a) for a in args])
     fx_kwargs = {k: to_node(state, v) for k, v in kwargs.items()}
-    kind = "item" if target is torch.Tensor.item else torch_callables().get(target, "function") if not isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket) else "function"
+    kind = "function"
+    if not isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        kind = "item" if target is torch.Tensor.item else torch_callables().get(target, "function")
     if kind == "function":
         node = state.graph.create_node("call_function", target, fx_args, fx_kwargs)
     elif kind in METHOD_OPERATORS:

@@ -7,24 +7,23 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.known_calls.plain_iterators import PLAIN
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
-    FALSE, NONE, Constant, GeneratorValue, ListValue, ObjectValue, SizeValue, TupleValue, Value,
+    FALSE, NONE, Constant, ListValue, ObjectValue, SizeValue, TupleValue, Value,
 )
-from thruway.capture.values.binary import binary
 from thruway.capture.values.call import call, call_pure, run_inline
 from thruway.capture.values.constants import as_python, specialize
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.generators import advance, made_inside, throw
-from thruway.capture.values.iterate import CombinedIterator, EnumerateIterator, Exhausted, ListIterator, RangeIterator, RowIterator, items_of, iterator_of, next_value
+from thruway.capture.values.iterate import EnumerateIterator, Exhausted, ListIterator, RangeIterator, RowIterator, items_of, iterator_of, next_value
 from thruway.capture.values.iterators import iterator_at, range_iterator
 from thruway.capture.values.truth import truth
 from thruway.frame.guard import MISSING
 
 Args = list[Value]
 Kwargs = dict[str, Value]
-Pull = Callable[[State], Value]
 
 
 def new_iterator(state: State, args: Args, kwargs: Kwargs) -> Value:
@@ -44,20 +43,6 @@ def next_item(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 def new_range(state: State, args: Args, kwargs: Kwargs) -> Value:
     return call_pure(state, range, [specialize(state, a) if isinstance(a, SizeValue) else a for a in args], {})
-
-
-def lazy(python_type: type, steps: Callable[..., Iterator[Value]]) -> Callable[[State, Args, Kwargs], Value]:
-    """A row for an iterator type from a Python generator over Values: its local state is the iterator's."""
-    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
-        running = steps(state, *args, **kwargs)
-
-        def pull(_: State) -> Value:
-            try:
-                return next(running)
-            except StopIteration:
-                raise Exhausted from None
-        return CombinedIterator(python_type, pull, *args)
-    return handler
 
 
 def each(state: State, iterable: Value) -> Iterator[Value]:
@@ -89,12 +74,6 @@ def mapped(state: State, args: Args, kwargs: Kwargs) -> Value:
     return RowIterator(args[0], tuple(iterator_of(state, one) for one in args[1:]))
 
 
-def filtered(state: State, function: Value, iterable: Value) -> Iterator[Value]:
-    for item in each(state, iterable):
-        if truth(state, item if function is NONE else state.call(function, [item])):
-            yield item
-
-
 def reverse(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
     value = args[0]
     match value:
@@ -111,74 +90,26 @@ def reverse(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
     return iterator_of(state, TupleValue(tuple(reversed(items_of(state, value.storage if isinstance(value, ObjectValue) else value)))))
 
 
-def chained(state: State, *iterables: Value) -> Iterator[Value]:
-    for one in iterables:
-        yield from each(state, one)
+def longest(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """zip_longest, over the drained iterables."""
+    rows = itertools.zip_longest(*(items_of(state, one) for one in args), fillvalue=kwargs.get("fillvalue", NONE))
+    return ListIterator(TupleValue(tuple(TupleValue(row) for row in rows)))
 
 
-def chained_from(state: State, iterables: Value) -> Iterator[Value]:
-    for one in each(state, iterables):
-        yield from each(state, one)
+def inlined(function: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value | Inline]:
+    """A row that calls a Python function of ours in place of the builtin."""
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
+        return call(state, state.wrap(state, function, state.made(function), True), args, kwargs)
+    return handler
 
 
-def sliced(state: State, iterable: Value, *bounds: Value) -> Iterator[Value]:
-    return itertools.islice(each(state, iterable), *(as_python(state, b) for b in bounds))
-
-
-def counted(state: State, start: Value = Constant(0), step: Value = Constant(1)) -> Iterator[Value]:
-    value = start
-    while True:
-        yield value
-        value = run_inline(state, binary(state, "+", value, step))
-
-
-def repeated(state: State, item: Value, times: Value = NONE) -> Iterator[Value]:
-    return itertools.repeat(item) if times is NONE else itertools.repeat(item, as_python(state, times))
-
-
-def cycled(state: State, iterable: Value) -> Iterator[Value]:
-    return itertools.cycle(each(state, iterable))
-
-
-def accumulated(state: State, iterable: Value, func: Value = NONE, *, initial: Value = NONE) -> Iterator[Value]:
-    total = initial
-    if total is not NONE:
-        yield total
-    for item in each(state, iterable):
-        if total is NONE:
-            total = item
-        else:
-            total = run_inline(state, binary(state, "+", total, item)) if func is NONE else state.call(func, [total, item])
-        yield total
-
-
-def pairs(state: State, iterable: Value) -> Iterator[Value]:
-    return (TupleValue(pair) for pair in itertools.pairwise(each(state, iterable)))
-
-
-def longest(state: State, *iterables: Value, fillvalue: Value = NONE) -> Iterator[Value]:
-    return (TupleValue(row) for row in itertools.zip_longest(*(each(state, one) for one in iterables), fillvalue=fillvalue))
-
-
-def starmapped(state: State, function: Value, iterable: Value) -> Iterator[Value]:
-    for row in each(state, iterable):
-        yield state.call(function, items_of(state, row))
-
-
-def taken_while(state: State, predicate: Value, iterable: Value) -> Iterator[Value]:
-    return itertools.takewhile(lambda item: truth(state, state.call(predicate, [item])), each(state, iterable))
-
-
-def dropped_while(state: State, predicate: Value, iterable: Value) -> Iterator[Value]:
-    return itertools.dropwhile(lambda item: truth(state, state.call(predicate, [item])), each(state, iterable))
-
-
-def combined(function: Callable[..., Any]) -> Callable[..., Iterator[Value]]:
+def combined(function: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value]:
     """product, permutations, combinations: over drained iterables."""
-    def steps(state: State, *args: Value, **kwargs: Value) -> Iterator[Value]:
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
         plain = [as_python(state, a) if isinstance(a, Constant) and isinstance(a.value, int) else items_of(state, a) for a in args]
-        return (TupleValue(row) for row in function(*plain, **{k: as_python(state, v) for k, v in kwargs.items()}))
-    return steps
+        rows = function(*plain, **{k: as_python(state, v) for k, v in kwargs.items()})
+        return ListIterator(TupleValue(tuple(TupleValue(row) for row in rows)))
+    return handler
 
 
 def copies(state: State, args: Args, kwargs: Kwargs) -> Value:
@@ -229,17 +160,11 @@ def range_again(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 _GENERATOR = type(_ for _ in ())
 ROWS = {
-    iter: new_iterator, iterator_at: iterator_again, range_iterator: range_again, next: next_item, range: new_range, zip: zipped, enumerate: enumerated, map: mapped,
-    filter: lazy(filter, filtered), reversed: reverse,
-    itertools.chain: lazy(itertools.chain, chained), itertools.chain.from_iterable: lazy(itertools.chain, chained_from),
-    itertools.islice: lazy(itertools.islice, sliced), itertools.count: lazy(itertools.count, counted),
-    itertools.repeat: lazy(itertools.repeat, repeated), itertools.cycle: lazy(itertools.cycle, cycled),
-    itertools.accumulate: lazy(itertools.accumulate, accumulated), itertools.pairwise: lazy(itertools.pairwise, pairs),
-    itertools.zip_longest: lazy(itertools.zip_longest, longest), itertools.starmap: lazy(itertools.starmap, starmapped),
-    itertools.takewhile: lazy(itertools.takewhile, taken_while), itertools.dropwhile: lazy(itertools.dropwhile, dropped_while),
-    itertools.product: lazy(itertools.product, combined(itertools.product)),
-    itertools.permutations: lazy(itertools.permutations, combined(itertools.permutations)),
-    itertools.combinations: lazy(itertools.combinations, combined(itertools.combinations)), itertools.tee: copies,
+    iter: new_iterator, iterator_at: iterator_again, range_iterator: range_again, next: next_item, range: new_range,
+    zip: zipped, enumerate: enumerated, map: mapped,
+    **{builtin: inlined(function) for builtin, function in PLAIN.items()}, reversed: reverse, itertools.zip_longest: longest,
+    itertools.product: combined(itertools.product), itertools.permutations: combined(itertools.permutations),
+    itertools.combinations: combined(itertools.combinations), itertools.tee: copies,
     _GENERATOR.send: send, _GENERATOR.throw: throw_in, _GENERATOR.close: close, _GENERATOR.__next__: next_item,
     _GENERATOR.__iter__: new_iterator,
 }

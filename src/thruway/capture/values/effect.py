@@ -6,8 +6,8 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.effects import Build, Write
 from thruway.capture.state import State
 from thruway.capture.values.base import (
-    NULL, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue,
-    TensorValue, TupleValue, Value, ViewValue,
+    NULL, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue,
+    SetValue, SizeValue, SliceValue, TensorValue, TupleValue, Value, ViewValue,
 )
 
 
