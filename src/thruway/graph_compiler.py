@@ -48,6 +48,8 @@ from thruway.schedule.build import build_plan
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import Facts
 
+PADDED, COMPILING = 1.1, 48 << 20        # measured: what packed weights take beside their elements, and what compiling leaves behind
+
 PASSES = GENERAL_PASSES + CPU_PASSES
 check_order(PASSES)
 
@@ -139,8 +141,9 @@ class Machine:
 
 
 def _derived_limit() -> int:
-    """Bytes that folded and packed weights may take: a quarter of what the process has used at most so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 4
+    """Bytes that folded and packed weights may take, so that the whole stays within a quarter more than the process has used so far:
+    packed forms are padded, and compiling takes memory of its own."""
+    return max(0, int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 4 / PADDED) - COMPILING)
 
 
 def _refuse_what_is_elsewhere(graph: Graph, target: Target, facts: Facts) -> None:

@@ -164,3 +164,10 @@ def test_low_precision_is_summed_in_one_call():
     y = b(aten.linear.default, b.input(rnd(128, 1024, dtype=torch.bfloat16)), b.weight(rnd(512, 1024, dtype=torch.bfloat16)))
     result = after(b, [select_linears], y, context=Context(CPU))
     assert targets(result) == ["mkldnn._reorder_linear_weight.default", ONEDNN]
+
+
+def test_packing_a_turned_weight_needs_memory_too():
+    b = Build()
+    graph = b.done(b(aten.linear.default, b.input(rnd(128, 256)), b(aten.t.default, b.weight(rnd(256, 512)))))
+    context = Context(CPU, derived_limit=1000)
+    assert targets(select_linears(graph, context)) == ["t.default", "linear.default"] and context.notes[0][0] == "unpacked"

@@ -16,7 +16,9 @@ from torch.fx import Graph, Node
 from thruway.core.sizes import product
 from thruway.core.target import Target
 from thruway.graph.derived import find_derivable
-from thruway.graph.rewrite import Context, Emitter, aten, bind, bytes_of, editable, is_op, meta, output_values, replace, same_layout, settled
+from thruway.graph.rewrite import (
+    Context, Emitter, Storages, aten, bind, bytes_of, editable, is_op, meta, output_values, replace, same_layout, settled,
+)
 from thruway.shapes.meta import TensorMeta
 
 mkldnn, mkl = torch.ops.mkldnn, torch.ops.mkl
@@ -93,7 +95,7 @@ def select_linears(graph: Graph, context: Context) -> Graph:
         return graph
     derivable = find_derivable(graph)
     choices = {node.name: _choice(node, derivable, context.target) for node in graph.nodes if is_op(node, aten.linear.default)}
-    made = {node.name for node in derivable if node.op == "call_function"}
+    made = names_of_made(derivable, Storages(graph))
     if all(choice == "plain" for choice in choices.values()):
         return graph
     fresh, wanted = editable(graph, context), output_values(graph)
@@ -102,6 +104,11 @@ def select_linears(graph: Graph, context: Context) -> Graph:
         if choice != "plain":
             _select(by_name[name], choice, context, made)
     return settled(fresh, wanted)
+
+
+def names_of_made(derivable: set[Node], storages: Storages) -> set[str]:
+    """What is kept in memory of its own anyway, as a folded or joined weight is; a view of a weight is not."""
+    return {node.name for node in derivable if all(root.op == "call_function" for root in storages.roots[node])}
 
 
 def _choice(node: Node, derivable: set[Node], target: Target) -> str:
