@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch.fx import Graph
 
 from thruway.graph.decompose import attention, losses, matrix, pointwise, reductions, views
+from thruway.graph.renew import renew_views
 from thruway.graph.rewrite import Context, Rule, apply_rules
 
 RULES: dict[object, Rule] = {
@@ -18,9 +19,14 @@ COMPOSITES: dict[object, Rule] = {**attention.RULES, **matrix.COMPOSITES, **poin
 
 
 def decompose(graph: Graph, context: Context) -> Graph:
-    return apply_rules(graph, RULES, context)
+    return _opened(graph, RULES, context)
 
 
 def open_composites(graph: Graph, context: Context) -> Graph:
     """What patterns want to see in one form: convolutions of any rank, torch's fused encoder operators, idle dropout."""
-    return apply_rules(graph, COMPOSITES, context)
+    return _opened(graph, COMPOSITES, context)
+
+
+def _opened(graph: Graph, rules: dict[object, Rule], context: Context) -> Graph:
+    opened = apply_rules(graph, rules, context)
+    return graph if opened is graph else renew_views(opened)
