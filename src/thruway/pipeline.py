@@ -189,7 +189,8 @@ class CompiledFunction:
     def _note_recompile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for record in self.entries:
             why = explain_miss(record, self.function, args, kwargs)
-            journal.add("recompile", self.name, str(why), where=why.guard.why if why and why.guard else None)
+            detail = f"{why}; {why.hint}" if why else "another entry would do"
+            journal.add("recompile", self.name, detail, where=why.guard.why if why and why.guard else None)
             return
 
     def _note_changes(self, arguments: tuple[Any, ...]) -> None:

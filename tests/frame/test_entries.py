@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from thruway import native
 from thruway.core.errors import UserLine
-from thruway.frame.entries import Entries, explain_miss, make_entry
-from thruway.frame.guard import Guard, GuardSet, TensorExpectation
+from thruway.frame.entries import HINTS, Entries, Miss, explain_miss, make_entry
+from thruway.frame.guard import KINDS, Guard, GuardSet, TensorExpectation
 from thruway.frame.source import Attr, Item, Local
 from thruway.frame.state import read_state
 
@@ -81,6 +82,11 @@ def test_a_miss_is_explained():
     assert miss_text(Guard("has_not", X, "mark"), function) == "None" and miss_text(Guard("length", X, 2), [1]) == "length of x: 2 → 1"
     assert miss_text(Guard("equal", Attr(X, "a"), 1), None) == "equal of x.a: 1 → not found"
     assert miss_text(Guard("type", X, list), ()) == "type of x: list → tuple"
+
+
+def test_every_kind_of_guard_has_a_hint():
+    assert set(HINTS) == {*KINDS, "number"}
+    assert Miss(Guard("equal", N, 3, None), "3", "4").hint == HINTS["number"] and Miss(Guard("equal", N, "a", None), "", "").hint == HINTS["equal"]
 
 
 def test_a_call_that_fits_has_no_miss_and_another_state_has_one():

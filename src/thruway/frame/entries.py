@@ -27,6 +27,28 @@ class Target(Protocol):
     entries: tuple[Any, ...]
 
 
+HINTS = {
+    "tensor": "sizes stay symbolic once they have changed; for dtypes, strides and devices pass tensors of one kind, or expect an entry for each",
+    "number": "a number that has changed becomes an input; where its value decides what is computed, expect an entry for each",
+    "equal": "one entry per value; where there are many, pass a tensor, or split the function at the place that needs the value",
+    "type": "one entry per type of argument",
+    "identity": "make the object once, outside, and pass the same one",
+    "same_object": "pass the same objects in the same places",
+    "not_same_object": "pass different objects in these places",
+    "no_overlap": "pass tensors that share no memory",
+    "length": "pass containers of one length, or one tensor",
+    "dict_keys": "pass dicts with the same keys in the same order",
+    "ordered_keys": "pass dicts with the same keys in the same order",
+    "absent": "set the key before the first call",
+    "has_not": "set the attribute before the first call",
+    "type_lookup": "change classes before the first call",
+    "code": "define the function once, outside",
+    "truth": "one entry for the empty and one for the filled container",
+    "relation": "one entry for each side of the comparison",
+    "size": "one entry for 0, one for 1 and one for all other values",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Miss:
     """Why an entry did not answer a call: the guard (None where torch's modes differ), the value it wants and the one it saw."""
@@ -40,6 +62,15 @@ class Miss:
             return f"{self.old} was {self.new}"
         place = f"; needed at {self.guard.why}" if self.guard.why else ""
         return f"{self.guard.kind} of {show(self.guard.source)}: {self.old} → {self.new}{place}"
+
+    @property
+    def hint(self) -> str:
+        """What would stop calls from missing by this guard."""
+        if self.guard is None:
+            return "call it in one mode, or expect one entry per mode"
+        if self.guard.kind == "equal" and isinstance(self.guard.expected, int | float) and not isinstance(self.guard.expected, bool):
+            return HINTS["number"]
+        return HINTS.get(self.guard.kind, HINTS["identity"])
 
 
 @dataclass(eq=False, slots=True)
