@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,7 +56,7 @@ def capture(
     grad = torch.is_grad_enabled()
     broken = None
     try:
-        with WriteRecorder(state):
+        with unseen_by_saved_tensors_hooks(), WriteRecorder(state):
             frame = first_frame(state, function, arguments)
             try:
                 result = run_top(state, frame)
@@ -82,6 +83,21 @@ def _left_to_python(state: State, function: types.FunctionType, modes: GlobalSta
     """A call whose code raises runs as it stands: its traceback then has the user's frames, and nothing of it was done before."""
     _guard_facts(state)
     return Captured(function.__qualname__, None, (), GuardSet(modes, tuple(state.guards.values())), None, False, tuple(state.kept), (reason,))
+
+
+@contextlib.contextmanager
+def unseen_by_saved_tensors_hooks() -> Iterator[None]:
+    """What autograd saves of trace tensors is none of the user's hooks' business (activation checkpointing counts it)."""
+    autograd = torch._C._autograd
+    hooks = []
+    while (top := autograd._top_saved_tensors_default_hooks(False)) is not None:
+        hooks.append(top)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            autograd._push_saved_tensors_default_hooks(pack, unpack)
 
 
 class WriteRecorder(TraceMode):

@@ -32,13 +32,18 @@ def plain_region(graph: Graph, run: Callable[..., Outputs]) -> Callable[..., Out
         try:
             return run(*inputs)
         except Exception as error:
-            if writes and _versions(inputs) != before:
+            if writes and _versions(inputs) != before or _has_saved_tensors_hooks():
                 raise
             if state is not None:
                 torch.set_rng_state(state)
             raise RegionFailed(error) from error
 
     return call
+
+
+def _has_saved_tensors_hooks() -> bool:
+    """The error may then come from a hook of the caller's, which must not run twice (activation checkpointing stops by raising in one)."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
 def may_write(graph: Graph) -> bool:

@@ -137,10 +137,18 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
 
 
 def _take_apart(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
+    apart = _dropout if op is torch.ops.aten.dropout.default else op.decompose
     if mode is None:
-        return op.decompose(*args, **kwargs)
+        return apart(*args, **kwargs)
     with mode:
-        return op.decompose(*args, **kwargs)
+        return apart(*args, **kwargs)
+
+
+def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """Eager's kernel, where torch's Python form draws although nothing is left over."""
+    if p == 1 and train and x.numel():
+        return x.mul(torch.zeros((), dtype=x.dtype, device=x.device))
+    return torch.ops.aten.dropout.default.decompose(x, p, train)
 
 
 def _adopt(value: object, mode: TraceMode | None) -> object:
