@@ -111,12 +111,10 @@ class CompiledFunction:
             return None                                          # the function itself says what is wrong with them
         if (stance := ambient.current().stance) != "default":
             return self._decline(stance, args, kwargs)
-        seen = len(self.entries)
         with self.lock:
-            if len(self.entries) != seen:
-                for record in self.entries:                      # another thread compiled while this one waited
-                    if explain_miss(record, self.function, args, kwargs) is None:
-                        return record.entry
+            for record in self.entries:                          # another thread compiled since this one looked
+                if explain_miss(record, self.function, args, kwargs) is None:
+                    return record.entry
             self._note_recompile(args, kwargs)
             self._note_changes(arguments)
             try:
