@@ -9,13 +9,11 @@ into an error, and only a backend of the user's own may raise.
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import Any
@@ -27,6 +25,7 @@ from thruway import native
 from thruway.capture.capture import capture
 from thruway.capture.captured import Captured
 from thruway.core.ambient import settings as ambient
+from thruway.core.collector import collector_paused
 from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, RecompileError, Unsupported
 from thruway.core.journal import Journal
 from thruway.core.options import CompileOptions
@@ -288,18 +287,6 @@ class _TooDynamic(Exception):
 
 class BackendError(Exception):
     """A backend callable of the user's own failed; its error is the cause."""
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection meanwhile: a compilation makes many objects that stay, and the collector would look at them again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _compared(compiled: Callable[..., Any], plain: Callable[..., Any], captured: Captured, settings: Settings) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
@@ -118,8 +119,12 @@ class WriteRecorder(TraceMode):
 
 def _statistics_written(op: Any, args: tuple) -> tuple[int, ...]:
     """Batch and instance norm write their running statistics in training, which their schemas do not say."""
-    names = [a.name for a in op._schema.arguments[:6]]
-    return (3, 4) if names[3:5] == ["running_mean", "running_var"] and len(args) > 5 and args[5] is True else ()
+    return (3, 4) if len(args) > 5 and args[5] is True and _keeps_statistics(op) else ()
+
+
+@functools.cache
+def _keeps_statistics(op: Any) -> bool:
+    return [a.name for a in op._schema.arguments[3:5]] == ["running_mean", "running_var"]
 
 
 def _guard_overlap(state: State) -> None:

@@ -21,6 +21,7 @@ from thruway.core.errors import Unsupported
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol
 from thruway.frame.source import show
 from thruway.shapes.floats import Element, FloatInput, FloatNode
+from thruway.shapes.nodes import make_node
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceTensor
 
@@ -167,7 +168,7 @@ def result_value(state: State, node: torch.fx.Node, result: Any) -> Value:
     if isinstance(result, tuple | list):
         items = []
         for i, item in enumerate(result):
-            part = state.graph.create_node("call_function", operator.getitem, (node, i))
+            part = make_node(state.graph, "call_function", operator.getitem, (node, i))
             part.meta["line"] = node.meta["line"]
             items.append(result_value(state, part, item))
         return ListValue(items) if isinstance(result, list) else TupleValue(tuple(items), cls=type(result))
@@ -182,11 +183,11 @@ def add_node(state: State, target: Any, args: list[Value], kwargs: dict[str, Val
     if not isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         kind = "item" if target is torch.Tensor.item else torch_callables().get(target, "function")
     if kind == "function":
-        node = state.graph.create_node("call_function", target, fx_args, fx_kwargs)
+        node = make_node(state.graph, "call_function", target, fx_args, fx_kwargs)
     elif kind in METHOD_OPERATORS:
-        node = state.graph.create_node("call_function", METHOD_OPERATORS[kind], fx_args, fx_kwargs)
+        node = make_node(state.graph, "call_function", METHOD_OPERATORS[kind], fx_args, fx_kwargs)
     else:
-        node = state.graph.create_node("call_method", kind, fx_args, fx_kwargs)
+        node = make_node(state.graph, "call_method", kind, fx_args, fx_kwargs)
     node.meta["line"] = state.where()
     return node
 

@@ -28,6 +28,9 @@ class Symbol:
 
     name: str
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class FloorDiv:
@@ -419,6 +422,9 @@ def substitute(size: SizeLike, values: Mapping[Symbol, SizeLike], ranges: Ranges
     """`size` with each Symbol in `values` replaced; the others stay."""
     if type(size) is int:
         return size
+    alone = as_symbol(size)
+    if alone is not None:
+        return _recombine(values[alone], ranges) if alone in values else size
     total: SizeLike = 0
     for monomial, coefficient in size.terms.items():
         term: SizeLike = coefficient

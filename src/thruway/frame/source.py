@@ -1,8 +1,25 @@
-"""Sources: where a value can be found again at the next call. Pure data; emitting and checking code match on them."""
+"""Sources: where a value can be found again at the next call. Pure data; emitting and checking code match on them.
+
+Sources that are reached through another one remember their hash: capture looks them up again and again, and chains are long.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+class _Hashed:
+    """Computes the hash of its fields once."""
+
+    __slots__ = ("_hash",)
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            found = hash((type(self).__name__, *(getattr(self, name) for name in self.__match_args__)))
+            object.__setattr__(self, "_hash", found)
+            return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +54,7 @@ class Builtin:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionGlobal:
+class FunctionGlobal(_Hashed):
     """`name` in `__globals__` of the Python function found at `function`, where no importable module owns that dict."""
 
     function: Source
@@ -45,7 +62,7 @@ class FunctionGlobal:
 
 
 @dataclass(frozen=True, slots=True)
-class Attr:
+class Attr(_Hashed):
     """`getattr(base, name)` with the plain protocol."""
 
     base: Source
@@ -53,7 +70,7 @@ class Attr:
 
 
 @dataclass(frozen=True, slots=True)
-class DictAttr:
+class DictAttr(_Hashed):
     """`name` in the instance `__dict__` of `base`: no descriptor or `__getattr__` runs."""
 
     base: Source
@@ -61,7 +78,7 @@ class DictAttr:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class Item(_Hashed):
     """`base[key]` for an exact list, tuple or dict and a constant key."""
 
     base: Source
@@ -69,7 +86,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class DictKey:
+class DictKey(_Hashed):
     """The `index`-th key of the dict `base`, in insertion order."""
 
     base: Source
@@ -77,14 +94,14 @@ class DictKey:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeOf:
+class TypeOf(_Hashed):
     """`type(base)`."""
 
     base: Source
 
 
 @dataclass(frozen=True, slots=True)
-class ClosureCell:
+class ClosureCell(_Hashed):
     """Contents of the `index`-th closure cell of the Python function found at `function`."""
 
     function: Source
@@ -92,7 +109,7 @@ class ClosureCell:
 
 
 @dataclass(frozen=True, slots=True)
-class Default:
+class Default(_Hashed):
     """The `index`-th positional default of the function found at `function`, or the keyword default `name`."""
 
     function: Source
@@ -101,28 +118,28 @@ class Default:
 
 
 @dataclass(frozen=True, slots=True)
-class WeakTarget:
+class WeakTarget(_Hashed):
     """What the weak reference at `base` points to."""
 
     base: Source
 
 
 @dataclass(frozen=True, slots=True)
-class MethodSelf:
+class MethodSelf(_Hashed):
     """`base.__self__` of a bound method."""
 
     base: Source
 
 
 @dataclass(frozen=True, slots=True)
-class MethodFunction:
+class MethodFunction(_Hashed):
     """`base.__func__` of a bound method."""
 
     base: Source
 
 
 @dataclass(frozen=True, slots=True)
-class Grad:
+class Grad(_Hashed):
     """`base.grad` of a tensor."""
 
     base: Source
@@ -196,3 +213,15 @@ def show(source: Source) -> str:
             return f"<kept value {index}>"
         case _:
             raise TypeError(f"not a source: {source!r}")
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__
+    __hash__ = _Hashed.__hash__

@@ -20,6 +20,7 @@ from thruway.graph.aliases import CONSTANT, FRESH, Place, node_traits, place_nod
 from thruway.shapes.infer import infer
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import torch_dtype
+from thruway.shapes.nodes import make_node
 from thruway.shapes.refuse import METADATA_MUTATION
 from thruway.shapes.symbolic import Facts
 from thruway.shapes.traits import functional_form
@@ -75,13 +76,13 @@ class Rewriter:
 
     def _copy(self, old: Node, mapped) -> Node:
         args, kwargs = map_arg(old.args, mapped), map_arg(old.kwargs, mapped)      # first: this may add nodes
-        new = self.graph.create_node(old.op, old.target, args, kwargs, old.name)
+        new = make_node(self.graph, old.op, old.target, args, kwargs, old.name)
         new.meta.update(old.meta)
         return new
 
     def emit(self, like: Node, op: OpOverload, args: tuple, kwargs: dict | None = None, value: object = None) -> Node:
         """A further node for the user's line of `like`; its value is inferred where none is given."""
-        node = self.graph.call_function(op, args, kwargs or {})
+        node = make_node(self.graph, "call_function", op, args, kwargs)
         node.meta["line"] = like.meta.get("line")
         node.meta["value"] = infer(op, _metas(args), _metas(kwargs or {}), self.facts) if value is None else value
         return node

@@ -21,6 +21,7 @@ from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol, 
 from thruway.graph.evaluate import constant_node
 from thruway.graph.functionalize import functionalize
 from thruway.shapes.meta import TensorMeta
+from thruway.shapes.nodes import make_node
 from thruway.shapes.refuse import METADATA_MUTATION, refuse
 from thruway.shapes.symbolic import Facts, bare, bare_meta, symint
 from thruway.shapes.trace_tensor import TraceMode, TraceTensor, from_meta, meta_of
@@ -76,7 +77,7 @@ class Recorder(TraceMode):
             return self._record_metadata_change(op, args, kwargs)
         if op is torch.ops.aten.batch_norm.default and args[5] and args[3] is not None:
             refuse("batch norm in training mode")
-        node = self.graph.call_function(op, self.to_nodes(args), {k: self.to_nodes(v) for k, v in kwargs.items() if v is not None})
+        node = make_node(self.graph, "call_function", op, self.to_nodes(args), {k: self.to_nodes(v) for k, v in kwargs.items() if v is not None})
         self._finish(node, result, not traits.writes)
 
     def _finish(self, node: Node, result: object, binds: bool) -> None:
@@ -92,7 +93,7 @@ class Recorder(TraceMode):
                     self._item(node, i, one)
 
     def _item(self, node: Node, index: int, one: TraceTensor) -> None:
-        item = self.graph.call_function(operator.getitem, (node, index))
+        item = make_node(self.graph, "call_function", operator.getitem, (node, index))
         item.meta.update(line=self.line, value=_values(one))
         _bind(one, item)
 

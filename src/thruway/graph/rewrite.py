@@ -27,6 +27,7 @@ from thruway.core.sizes import (
 from thruway.core.target import Target
 from thruway.shapes.infer import infer
 from thruway.shapes.meta import TensorMeta, contiguous_strides
+from thruway.shapes.nodes import make_node
 
 aten = torch.ops.aten
 
@@ -343,16 +344,6 @@ def copied(graph: Graph) -> Graph:
 def editable(graph: Graph, context: Context) -> Graph:
     """What a pass may change: `graph` itself where nobody needs it as it was, else a copy."""
     return graph if context.owns_graph else copied(graph)
-
-
-def make_node(graph: Graph, op: str, target: Any, args: Any, kwargs: Any, name: str | None = None) -> Node:
-    """`Graph.create_node` with the arguments set afterwards, which spares it a slow look through them for raw SymInts."""
-    node = graph.create_node(op, target, name=name)
-    if args:
-        node.args = args
-    if kwargs:
-        node.kwargs = kwargs
-    return node
 
 
 def output_values(graph: Graph) -> list[Any]:

@@ -33,7 +33,7 @@ def weigh(size: SizeLike) -> int:
 
 
 def is_size(index: Index) -> bool:
-    return isinstance(index, (int, sizes.Size))
+    return type(index) is int or isinstance(index, (int, sizes.Size))
 
 
 def rewrite(expr: Expr, on_size: SizeMap, on_load: LoadMap | None = None, seen: dict[int, Expr] | None = None) -> Expr:
@@ -80,12 +80,12 @@ def _rewrite(expr: Expr, on_size: SizeMap, on_load: LoadMap | None, seen: dict[i
         case Literal() | Var():
             return expr
         case Load(buffer, index, dtype):
-            load = Load(buffer, tuple(on_size(i) if is_size(i) else again(i) for i in index), dtype)
+            load = Load(buffer, tuple([on_size(i) if is_size(i) else again(i) for i in index]), dtype)
             return on_load(load) if on_load else load
         case IndexValue(size, dtype):
             return IndexValue(on_size(size), dtype)
         case Op(name, args, dtype):
-            return Op(name, tuple(again(a) for a in args), dtype)
+            return Op(name, tuple([again(a) for a in args]), dtype)
         case Cast(x, dtype):
             return Cast(again(x), dtype)
         case Within(conditions, then, other, dtype):
@@ -115,19 +115,20 @@ def substitute(expr: Expr, values: Mapping[Symbol, SizeLike], ranges: Ranges | N
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    match expr:
-        case Literal() | Var() | IndexValue():
-            return ()
-        case Load(_, index, _):
-            return tuple(i for i in index if not is_size(i))
-        case Op(_, args, _):
-            return args
-        case Cast(x, _) | CheckIndex(x, _, _) | Reduce(_, _, x, _):
-            return (x,)
-        case Within(_, then, other, _):
-            return (then, other)
-        case _:
-            raise TypeError(f"not a loop expression: {expr!r}")
+    below = _CHILDREN.get(type(expr))
+    if below is None:
+        raise TypeError(f"not a loop expression: {expr!r}")
+    return below(expr)
+
+
+# A table, not a `match`: every pass walks all expressions, several times over.
+_CHILDREN: dict[type, Callable[..., tuple[Expr, ...]]] = {
+    Literal: lambda expr: (), Var: lambda expr: (), IndexValue: lambda expr: (),
+    Load: lambda expr: tuple([i for i in expr.index if not is_size(i)]),
+    Op: lambda expr: expr.args,
+    Cast: lambda expr: (expr.x,), CheckIndex: lambda expr: (expr.x,), Reduce: lambda expr: (expr.x,),
+    Within: lambda expr: (expr.then, expr.other),
+}
 
 
 def walk(*roots: Expr) -> Iterator[Expr]:

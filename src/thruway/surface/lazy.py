@@ -11,12 +11,14 @@ import sys
 from types import ModuleType
 
 from thruway.core.ambient import settings
+from thruway.core.collector import collector_paused
 
 
 @functools.cache
 def pipeline() -> ModuleType:
     """`thruway.pipeline`, its journal connected to the reports that print and write."""
-    loaded = importlib.import_module("thruway.pipeline")
+    with collector_paused():
+        loaded = importlib.import_module("thruway.pipeline")
     importlib.import_module("thruway.report.logs").attach(loaded.journal)
     importlib.import_module("thruway.report.dump").attach(loaded.journal)
     return loaded
