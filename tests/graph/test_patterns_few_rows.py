@@ -19,9 +19,10 @@ def rnd(*sizes, dtype=torch.float32):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_a_linear_of_one_row(dtype, bias, transposed):
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 3)])
+def test_a_linear_of_few_rows(dtype, bias, transposed, sizes):
     b = Build()
-    x = b.input(rnd(1, 1, 96, dtype=dtype))
+    x = b.input(rnd(*sizes, 96, dtype=dtype))
     weight = b(aten.t.default, b.weight(rnd(96, 40, dtype=dtype))) if transposed else b.weight(rnd(40, 96, dtype=dtype))
     graph = b.done(b(aten.linear.default, x, weight, b.weight(rnd(40, dtype=dtype)) if bias else None))
     opened = open_few_rows(graph, CPU)
@@ -57,7 +58,7 @@ def test_a_low_precision_sum_is_rounded_once():
 
 
 @pytest.mark.parametrize("context, rows, dtype", [
-    (CPU, 16, torch.float32), (CPU, 0, torch.float32), (CPU, 1, torch.int64),
+    (CPU, 16, torch.float32), (Context(Target()), 9, torch.bfloat16), (CPU, 0, torch.float32), (CPU, 1, torch.int64),
     (Context(Target(kernels=False)), 1, torch.float32), (Context(Target(kind="cuda")), 1, torch.float32),
 ])
 def test_near_misses(context, rows, dtype):

@@ -32,7 +32,7 @@ def after(b, passes, *outputs, context=None):
 
 def test_products_with_a_weight_are_linear():
     b = Build()
-    x = b.input(rnd(3, 4))
+    x = b.input(rnd(16, 4))
     y = b(aten.addmm.default, b.weight(rnd(5)), x, b.weight(rnd(4, 5)))
     z = b(aten.mm.default, y, b(aten.t.default, b.weight(rnd(6, 5))))
     assert targets(after(b, [recognise_linear], z)).count("linear.default") == 2
@@ -41,13 +41,13 @@ def test_products_with_a_weight_are_linear():
 @pytest.mark.parametrize("bias, factors", [((3, 5), {}), ((5,), {"beta": 2}), ((5,), {"alpha": 0.5}), ((1,), {}), ((1, 5), {})])
 def test_other_products_stay(bias, factors):
     b = Build()
-    graph = b.done(b(aten.addmm.default, b.weight(rnd(*bias)), b.input(rnd(3, 4)), b.weight(rnd(4, 5)), **factors))
+    graph = b.done(b(aten.addmm.default, b.weight(rnd(*bias)), b.input(rnd(16, 4)), b.weight(rnd(4, 5)), **factors))
     assert recognise_linear(graph, Context(CPU)) is graph
 
 
 def test_a_product_of_two_inputs_stays():
     b = Build()
-    graph = b.done(b(aten.mm.default, b.input(rnd(3, 4)), b.input(rnd(4, 5))))
+    graph = b.done(b(aten.mm.default, b.input(rnd(16, 4)), b.input(rnd(4, 5))))
     assert recognise_linear(graph, Context(CPU)) is graph
 
 
@@ -55,16 +55,16 @@ def test_a_product_of_two_inputs_stays():
 @pytest.mark.parametrize("bias", [True, False])
 def test_linears_of_one_input_merge(dtype, bias):
     b = Build()
-    x = b(aten.relu.default, b.input(rnd(2, 3, 4, dtype=dtype)))
+    x = b(aten.relu.default, b.input(rnd(4, 4, 4, dtype=dtype)))
     parts = [b(aten.linear.default, x, b.weight(rnd(n, 4, dtype=dtype)), b.weight(rnd(n, dtype=dtype)) if bias else None) for n in (5, 6, 7)]
-    views = [b(aten.view.default, part, [6, part.meta["value"].sizes[-1]]) for part in parts]
+    views = [b(aten.view.default, part, [16, part.meta["value"].sizes[-1]]) for part in parts]
     result = after(b, [merge_linears], *[b(aten.sin.default, view) for view in views])
     assert targets(result).count("linear.default") == 1 and targets(result).count("slice.Tensor") == 3
 
 
 def test_weights_made_later_are_brought_forward():
     b = Build()
-    x = b.input(rnd(3, 4))
+    x = b.input(rnd(16, 4))
     first = b(aten.linear.default, x, b.weight(rnd(5, 4)))
     second = b(aten.linear.default, x, b(aten.mul.Tensor, b.weight(rnd(5, 4)), 2))
     assert targets(after(b, [merge_linears], b(aten.mul.Tensor, first, second))).count("linear.default") == 1
@@ -91,13 +91,13 @@ def miss_input_is_written(b, x):
 @pytest.mark.parametrize("miss", [value for name, value in sorted(globals().items()) if name.startswith("miss_")])
 def test_merge_near_misses(miss):
     b = Build()
-    graph = b.done(*[b(aten.sin.default, y) for y in miss(b, b.input(rnd(3, 4)))])
+    graph = b.done(*[b(aten.sin.default, y) for y in miss(b, b.input(rnd(16, 4)))])
     assert merge_linears(graph, Context(CPU)) is graph
 
 
 def test_results_that_leave_the_graph_stay_apart():
     b = Build()
-    x = b.input(rnd(3, 4))
+    x = b.input(rnd(16, 4))
     graph = b.done(b(aten.linear.default, x, b.weight(rnd(5, 4))), b(aten.linear.default, x, b.weight(rnd(5, 4))))
     assert merge_linears(graph, Context(CPU)) is graph
 
@@ -105,7 +105,7 @@ def test_results_that_leave_the_graph_stay_apart():
 def test_no_merging_where_numerics_are_strict_or_memory_is_short():
     for context in (Context(CPU, numerics="strict"), Context(CPU, derived_limit=10)):
         b = Build()
-        x = b.input(rnd(3, 4))
+        x = b.input(rnd(16, 4))
         y = b(aten.mul.Tensor, b(aten.linear.default, x, b.weight(rnd(5, 4))), b(aten.linear.default, x, b.weight(rnd(5, 4))))
         graph = b.done(y)
         assert merge_linears(graph, context) is graph

@@ -1,6 +1,6 @@
-"""Matrix products of one row on a CPU: multiply and sum, which loops fuse with what stands around.
+"""Matrix products of one row, and small ones of a few, on a CPU: multiply and sum, which loops fuse with what stands around.
 
-Such a product reads each weight once, so memory decides: a loop of ours streams at the memory's speed, where library calls reach half
+A product of one row reads each weight once, so memory decides: a loop of ours streams at the memory's speed, where library calls reach half
 of it (docs/decisions, products of one row), and a call is saved. Low precision is multiplied and summed in float32 and rounded once.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from torch.fx import Graph, Node
 
 from thruway.graph.patterns.cpu_linear import is_open, rows_of
-from thruway.graph.rewrite import Context, Emitter, apply_rules, aten, meta
+from thruway.graph.rewrite import Context, Emitter, apply_rules, aten, meta, numel
 
 WIDE = {"bfloat16": "float32", "float16": "float32", "float32": "float32", "float64": "float64"}
 
@@ -23,7 +23,7 @@ def open_few_rows(graph: Graph, context: Context) -> Graph:
 
 def _open_linear(emit: Emitter, node: Node, a: SimpleNamespace, context: Context) -> Node | None:
     rows, dtype = rows_of(a.input), meta(node).dtype
-    if len(meta(a.weight).sizes) != 2 or not is_open(context.target, dtype, rows):
+    if len(meta(a.weight).sizes) != 2 or not is_open(context.target, dtype, rows, numel(meta(a.weight))):
         return None
     width = meta(a.weight).sizes[1]
     x = emit.view(a.input, (width,) if rows == 1 else (rows, 1, width))
@@ -35,7 +35,7 @@ def _open_linear(emit: Emitter, node: Node, a: SimpleNamespace, context: Context
 
 def _open_bmm(emit: Emitter, node: Node, a: SimpleNamespace, context: Context) -> Node | None:
     batch, rows, width = meta(a.self).sizes
-    if rows != 1 or not is_open(context.target, meta(node).dtype, 1):
+    if rows != 1 or not is_open(context.target, meta(node).dtype, 1, width):
         return None
     total = _sum_of_products(emit, a.mat2, emit.view(a.self, (batch, width, 1)), 1)
     return emit.view(emit.cast(total, meta(node).dtype), meta(node).sizes)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import torch
 from torch.fx import Graph, Node
 
-from thruway.core.sizes import product
+from thruway.core.sizes import SizeLike, product
 from thruway.core.target import Target
 from thruway.graph.derived import find_derivable
 from thruway.graph.rewrite import (
@@ -50,7 +50,7 @@ WITH_AMX: dict[tuple[str, str], Rates] = {("bfloat16", "plain"): Rates(4.0, 2.2,
 ONEDNN_INSIDE = 10.0               # eager's own low-precision products of several rows go through oneDNN and pay its call
 NAMES = {"float32": "onednn", "bfloat16": "onednn_bf16", "float16": "onednn_fp16"}
 TYPICAL_ROWS = 64                  # where the number is not known
-OPEN_ROWS = 1
+OPEN_ROWS, OPEN_WORK = 8, 1 << 18  # more than one row: up to so many multiplications, which take as long as a call's start
 OPEN_DTYPES = frozenset({"float32", "float64", "bfloat16", "float16"})
 FEW_ROWS = 4                       # packing for MKL gains nothing up to here
 MARGIN = 0.97
@@ -78,14 +78,16 @@ def _rates(target: Target) -> dict[tuple[str, str], Rates]:
     return {**MEASURED, **(WITH_FAST_MKL if "mkl_fast" in target.library_calls else {}), **(WITH_AMX if "amx" in target.library_calls else {})}
 
 
-def is_open(target: Target, dtype: str, rows: int | None) -> bool:
-    """Whether a product of so many rows is a loop of ours rather than a call."""
-    return target.kind == "cpu" and target.kernels and dtype in OPEN_DTYPES and rows is not None and 1 <= rows <= OPEN_ROWS
+def is_open(target: Target, dtype: str, rows: int | None, weight: SizeLike) -> bool:
+    """Whether a product of so many rows with a matrix of so many elements is a loop of ours rather than a call."""
+    if target.kind != "cpu" or not target.kernels or dtype not in OPEN_DTYPES or rows is None:
+        return False
+    return rows == 1 or (1 < rows <= OPEN_ROWS and type(weight) is int and rows * weight <= OPEN_WORK)
 
 
 def merging_pays(target: Target, dtype: str, rows: int | None, weight: int, itemsize: int) -> bool:
     """Whether a joined weight of so many elements earns its memory: where it gets packed anyway, or is small."""
-    if is_open(target, dtype, rows):
+    if is_open(target, dtype, rows, weight):
         return False
     return target.kind != "cpu" or weight * itemsize <= SMALL_BYTES or choose_linear(target, dtype, rows, weight) != "plain"
 
