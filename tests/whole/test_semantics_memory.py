@@ -92,6 +92,13 @@ def indexed_writes(x):
     return x + 0
 
 
+def repeated_rows(x):
+    x[[0, 0, 1]] += x[[0, 0, 1]]
+    x[torch.tensor([2, 2])] = x[torch.tensor([2, 2])] * 3
+    x.index_add_(0, torch.tensor([1, 1]), x[torch.tensor([1, 1])])
+    return x
+
+
 def shift_rows(x):
     x[1:] = x[:-1].clone()
     x[:, 1:] += x[:, :-1].clone()

@@ -112,6 +112,7 @@ ON_SHAPES = {
     "broadcast": lambda x: x + torch.ones(3, *x.shape), "any": lambda x: (x.any(), x.all()), "flatten": lambda x: x.flatten() + 1, "sort": lambda x: x.sort(),
     "in place": lambda x: x.add_(1), "max": lambda x: x.amax(), "var": lambda x: x.var(), "view": lambda x: x.view(-1), "t": lambda x: x.reshape(1, -1).t() * 2,
     "matmul": lambda x: x.reshape(-1, 1) @ torch.ones(1, 4), "matmul of none": lambda x: x.reshape(1, -1) @ x.reshape(-1, 1), "argmax": lambda x: x.argmax(),
+    "several": lambda x: (x.sum(), x.reshape(-1).cumsum(0), torch.stack([x, x * 2]).sum(0), x.reshape(-1, 1).t() @ torch.ones(x.numel(), 2), x.mean()),
     "index": lambda x: x.reshape(-1)[torch.zeros(2, dtype=torch.long)], "norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]) if x.dim() else x,
 }
 

@@ -15,6 +15,7 @@ from thruway.core.sizes import Symbol, as_symbol
 from thruway.loops.ir import Axis, Buffer, Cast, CheckIndex, Compute, Expr, Extern, IndexValue, Literal, Load, Node, Scan, Update, Within
 from thruway.schedule.depend import changed_buffers, is_pinned, read_buffers, root, values_of
 from thruway.schedule.rewrite import children, cost, is_size, loads, rewrite, strip_reduce, walk, weigh
+from thruway.schedule.space import is_injective
 
 CHEAP = 3          # additions: computing this again from one load costs less than a round trip through memory
 MOVEMENT = 12      # the same for expressions that only move or convert
@@ -120,12 +121,12 @@ class _Inliner:
         return definition.cost <= CHEAP and definition.loads <= 1
 
     def _safe_in_place(self, node: Node) -> bool:
-        """Whether an Update reads its own target, after substitution, at the very element that it writes and nowhere else."""
+        """Whether an Update reads its own target, after substitution, at the very element that it writes, which it writes once, and nowhere else."""
         if not isinstance(node, Update):
             return True
         target = root(node.target, self.buffers)
         mine = [x for x in loads(*values_of(node)) if root(x.buffer, self.buffers) == target]
-        return all(x.buffer == node.target and x.index == node.index for x in mine)
+        return not mine or is_injective(node.index, node.axes) and all(x.buffer == node.target and x.index == node.index for x in mine)
 
 
 def space_of(node: Node) -> tuple[Axis, ...]:

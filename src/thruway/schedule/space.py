@@ -191,7 +191,7 @@ def refine(first: Sequence[Axis], second: Sequence[Axis], names: count) -> tuple
 def _common(a: SizeLike, b: SizeLike) -> SizeLike | None:
     """The smaller of two extents if it divides the other."""
     for small, large in ((a, b), (b, a)):
-        if small != 1 and sizes.mod(large, small) == 0 and sizes.mul(sizes.floordiv(large, small), small) == large:
+        if small not in (0, 1) and sizes.mod(large, small) == 0 and sizes.mul(sizes.floordiv(large, small), small) == large:
             return small
     return None
 
