@@ -152,6 +152,13 @@ def test_residual_is_added_in_place(dtype):
     assert targets(result).count(IN_PLACE) == 2 and "relu.default" not in targets(result)
 
 
+@pytest.mark.parametrize("op", [aten.relu.default, aten.silu.default, aten.hardswish.default])
+def test_a_block_that_adds_its_own_input(op):
+    b = Net()
+    x = b.conv(b.input(b.rnd(2, 8, 6, 6)), 8, 8)
+    after(b, [prefer_channels_last, select_convolutions], b(op, b(aten.add.Tensor, x, b.conv(x, 8, 8))))
+
+
 def test_residual_that_is_read_again_is_not_overwritten():
     b = Net()
     x = b(aten.relu.default, b.conv(b.input(b.rnd(2, 3, 8, 8)), 3, 4))

@@ -68,7 +68,7 @@ def _select(node: Node, context: Context, folded: set[str], written: set[str]) -
     alone = a.input.name in written or node.name in written
     summed = None if alone else _residual(node, context, written)
     end = summed or node
-    activation = None if alone else _activation(end, context)
+    activation = None if alone else _activation(end, context, AFTER_A_SUM if summed else frozenset(ACTIVATIONS))
     last = next(iter(end.users)) if activation else end
     emit = Emitter(last)
     packed = emit(mkldnn._reorder_convolution_weight.default, a.weight, a.padding, a.stride, a.dilation, a.groups, _sizes(a.input))
@@ -78,7 +78,7 @@ def _select(node: Node, context: Context, folded: set[str], written: set[str]) -
         made = emit(mkldnn._convolution_pointwise.default, a.input, packed, a.bias, *geometry, attr, scalars, algorithm)
     else:
         other = _other(summed, node)
-        call = _in_place if _may_overwrite(other, summed) and other.name not in folded else _out_of_place
+        call = _in_place if other is not a.input and _may_overwrite(other, summed) and other.name not in folded else _out_of_place
         made = call(emit, a.input, other, (packed, a.bias, *geometry), activation)
     replace(last, made)
     for passed in (summed, node):
@@ -125,12 +125,12 @@ def _may_overwrite(other: Node, reader: Node) -> bool:
     return own and all(user is reader or (user < reader and not alias_arguments(user.target)[0]) for user in other.users)
 
 
-def _activation(node: Node, context: Context) -> tuple[str, list, str] | None:
-    """oneDNN's name, scalars and algorithm for the only reader, where it is an activation that may be taken."""
+def _activation(node: Node, context: Context, known: frozenset[Any]) -> tuple[str, list, str] | None:
+    """oneDNN's name, scalars and algorithm for the only reader, where it is an activation of `known` that may be taken."""
     if len(node.users) != 1:
         return None
     user = next(iter(node.users))
-    row = ACTIVATIONS.get(user.target)
+    row = ACTIVATIONS[user.target] if user.target in known else None
     if row is None or not same_layout(meta(user), meta(node)):
         return None
     found = row(bind(user))
@@ -147,3 +147,4 @@ ACTIVATIONS = {
     aten.sigmoid.default: lambda a: ("sigmoid", [], ""),
     aten.gelu.default: lambda a: ("gelu", [], a.approximate),
 }
+AFTER_A_SUM = frozenset({aten.relu.default})       # what oneDNN's call with a residual takes
