@@ -19,7 +19,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 
 from thruway import native
 from thruway.capture.capture import capture
@@ -297,13 +297,23 @@ def _compared(compiled: Callable[..., Any], plain: Callable[..., Any], captured:
 
 
 def wants_gradient(captured: Captured) -> bool:
-    """Whether autograd must see the operators of the graph."""
+    """Whether autograd must see the operators of the graph: also where an output is a detached view of a tensor with a gradient, which
+    without autograd cannot be told from other views."""
     enabled = captured.guards.state.grad_enabled
     for node in captured.graph.graph.nodes:
         enabled |= node.target is torch._C._set_grad_enabled and node.args[0] is True
         if node.kwargs.get("requires_grad") or name_of(node) == "requires_grad_":
             return True
-    return enabled and any(getattr(each.meta, "requires_grad", False) for each in captured.inputs)
+    wanting = {each.name for each in captured.inputs if getattr(each.meta, "requires_grad", False)}
+    return bool(wanting) and (enabled or _gives_detached(captured.graph.graph, wanting))
+
+
+def _gives_detached(graph: Graph, wanting: set[str]) -> bool:
+    """Whether the graph gives a view without gradient of one of the inputs named `wanting`."""
+    examples = {node: node.meta.get("example_value") for node in graph.nodes}
+    roots = {id(getattr(example, "root", None)) for node, example in examples.items() if node.op == "placeholder" and node.name in wanting}
+    outputs = [examples.get(node) for node in graph.output_node().args[0]]
+    return any(isinstance(one, torch.Tensor) and not one.requires_grad and id(getattr(one, "root", None)) in roots for one in outputs)
 
 
 def _compile_or_none(
