@@ -1,7 +1,7 @@
 """Matrix products of one row, and small ones of a few, on a CPU: multiply and sum, which loops fuse with what stands around.
 
 A product of one row reads each weight once, so memory decides: a loop of ours streams at the memory's speed, where library calls reach half
-of it (docs/decisions, products of one row), and a call is saved. Low precision is multiplied and summed in float32 and rounded once.
+of it (docs/decisions, steady speed on CPUs), and a call is saved. Low precision is multiplied and summed in float32 and rounded once.
 """
 
 from __future__ import annotations
