@@ -172,6 +172,25 @@ static int read_drop(Program *p, PyObject *row, Numbers *drop)
     return PyArg_ParseTuple(row, "iO", &kind, &slots) ? read_slots(p, slots, drop) : -1;
 }
 
+/* A GPU kernel. `words`: what follows the pointers among its arguments, 8 bytes each. `attach` makes the device's context this thread's. */
+static int read_launch(Program *p, PyObject *row, LaunchStep *s)
+{
+    int kind;
+    unsigned long long launch, stream, function;
+    PyObject *slots, *words, *bumps;
+    if (!PyArg_ParseTuple(row, "iOKKKIIIiOOOOp", &kind, &s->name, &launch, &stream, &function, &s->programs, &s->threads, &s->shared, &s->device, &slots, &words,
+                          &bumps, &s->attach, &s->writes)
+        || !refer(p, s->name) || !refer(p, s->attach))
+        return -1;
+    s->launch = (LaunchFunction)(uintptr_t)launch;
+    s->stream = (StreamFunction)(uintptr_t)stream;
+    s->function = (void *)(uintptr_t)function;
+    if (read_slots(p, slots, &s->slots) < 0 || read_list(p, words, &s->words) < 0 || read_slots(p, bumps, &s->bumps) < 0)
+        return -1;
+    p->most_pointers = Py_MAX(p->most_pointers, s->slots.count);
+    return 0;
+}
+
 static int read_step(Program *p, PyObject *row, Step *step)
 {
     if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) < 2) {
@@ -186,6 +205,7 @@ static int read_step(Program *p, PyObject *row, Step *step)
     case CALL: return read_call(p, row, &step->call);
     case SHIM: return read_shim(p, row, &step->shim);
     case DROP: return read_drop(p, row, &step->drop);
+    case LAUNCH: return read_launch(p, row, &step->launch);
     default: PyErr_Format(PyExc_ValueError, "no such step: %d", step->kind); return -1;
     }
 }

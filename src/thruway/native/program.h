@@ -12,10 +12,12 @@
 
 #define TW_KEYS_SYMBOL "_ZN3c104impl26raw_local_dispatch_key_setE" /* a thread's own dispatch keys */
 
-enum { KERNEL, FRESH, VIEW, CALL, SHIM, DROP };
+enum { KERNEL, FRESH, VIEW, CALL, SHIM, DROP, LAUNCH };
 enum { CONSTANT, SLOT, LIST };
 
 typedef int (*KernelFunction)(void **pointers, const long long *sizes);
+typedef int (*LaunchFunction)(void *function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, void *stream, void **, void **); /* cuLaunchKernel */
+typedef ShimError (*StreamFunction)(int32_t device, void **stream);
 
 typedef struct Numbers { Py_ssize_t count; int64_t *at; } Numbers;
 
@@ -28,10 +30,14 @@ typedef struct { Py_ssize_t slot; Layout layout; } FreshStep;
 typedef struct { Py_ssize_t slot, base, bytes, elements; int object, leaves; Layout layout; PyObject *sizes, *strides; } ViewStep;
 typedef struct { PyObject *callable, *keywords; Py_ssize_t count; Argument *arguments; Numbers outs; Layout *expected; int writes; } CallStep;
 typedef struct { void *function; Numbers slots; double scalars[2]; int releases; } ShimStep;
+typedef struct {
+    LaunchFunction launch; StreamFunction stream; void *function; PyObject *name, *attach;
+    unsigned programs, threads, shared; int device, writes; Numbers slots, words, bumps;
+} LaunchStep;
 
 typedef struct {
     int kind;
-    union { KernelStep kernel; FreshStep fresh; ViewStep view; CallStep call; ShimStep shim; Numbers drop; };
+    union { KernelStep kernel; FreshStep fresh; ViewStep view; CallStep call; ShimStep shim; Numbers drop; LaunchStep launch; };
 } Step;
 
 typedef struct Program Program;

@@ -42,6 +42,48 @@ static int run_kernel(KernelStep *s, Frame *f, int *wrote)
     return 0;
 }
 
+enum { INVALID_CONTEXT = 201, ALIGNED = 16 }; /* cuda.h's number; kernels are compiled for addresses that are multiples of ALIGNED */
+
+static int launch_kernel(LaunchStep *s, void **arguments)
+{
+    void *stream;
+    if (tw_check(s->stream(s->device, &stream), "the current stream"))
+        return -1;
+    int code = s->launch(s->function, s->programs, 1, 1, s->threads, 1, 1, s->shared, stream, arguments, NULL);
+    if (UNLIKELY(code == INVALID_CONTEXT)) { /* this thread has not used the device so far */
+        PyObject *done = PyObject_CallNoArgs(s->attach);
+        if (!done)
+            return -1;
+        Py_DECREF(done);
+        code = s->launch(s->function, s->programs, 1, 1, s->threads, 1, 1, s->shared, stream, arguments, NULL);
+    }
+    if (UNLIKELY(code))
+        PyErr_Format(PyExc_RuntimeError, "launching %U: CUDA error %d", s->name, code);
+    return code ? -1 : 0;
+}
+
+static int run_launch(LaunchStep *s, Frame *f, int *wrote)
+{
+    void *arguments[s->slots.count + s->words.count + 1];
+    for (Py_ssize_t i = 0; i < s->slots.count; i++) {
+        f->pointers[i] = f->address[s->slots.at[i]];
+        arguments[i] = &f->pointers[i];
+        if (UNLIKELY((uintptr_t)f->pointers[i] % ALIGNED)) {
+            PyErr_Format(tw_region_failed, "a tensor that %U reads is not aligned", s->name);
+            return -1;
+        }
+    }
+    for (Py_ssize_t i = 0; i < s->words.count; i++)
+        arguments[s->slots.count + i] = &s->words.at[i];
+    if (s->programs && launch_kernel(s, arguments) < 0)
+        return -1;
+    *wrote |= s->writes;
+    for (Py_ssize_t i = 0; i < s->bumps.count; i++)
+        if (bump(f->object[s->bumps.at[i]]) < 0)
+            return -1;
+    return 0;
+}
+
 static int run_fresh(FreshStep *s, Frame *f)
 {
     TensorHandle handle;
@@ -201,6 +243,7 @@ static int run_step(Step *step, Frame *f, int grad_mode, int *wrote)
     case VIEW: return run_view(&step->view, f, grad_mode);
     case CALL: return run_call(&step->call, f, wrote);
     case SHIM: return run_shim(&step->shim, f);
+    case LAUNCH: return run_launch(&step->launch, f, wrote);
     default:
         for (Py_ssize_t i = 0; i < step->drop.count; i++)
             Py_CLEAR(f->object[step->drop.at[i]]);

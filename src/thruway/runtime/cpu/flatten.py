@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 
 import torch
@@ -17,7 +17,7 @@ from thruway.runtime.evaluate import slots_in
 from thruway.runtime.lifetime import PERSISTENT, Slots, examine
 from thruway.runtime.resolve import Code, address_of, dtype_of
 
-KERNEL, FRESH, VIEW, CALL, SHIM, DROP = range(6)
+KERNEL, FRESH, VIEW, CALL, SHIM, DROP, LAUNCH = range(7)
 CONSTANT, SLOT, LIST = range(3)
 RELEASE_BYTES = 1 << 20                      # kernels that touch more let other Python threads run
 # Matrix products that the C shim offers below the dispatcher, at a third of the cost of calling the operator: (function, tensors by position)
@@ -38,6 +38,11 @@ def native_program(core: ModuleType, launch: LaunchList, code: Code):
         rows += _rows(step, launch, slots, code)
         if slots.drops[i]:
             rows.append((DROP, slots.drops[i]))
+    return make_program(core, launch, slots, rows)
+
+
+def make_program(core: ModuleType, launch: LaunchList, slots: Slots, rows: Sequence[Row]):
+    """The native Program of these rows."""
     return core.Program(
         slots=launch.slots,
         inputs=len(launch.inputs),
@@ -53,7 +58,7 @@ def native_program(core: ModuleType, launch: LaunchList, code: Code):
 def _rows(step: Step, launch: LaunchList, slots: Slots, code: Code) -> Iterable[Row]:
     match step:
         case Allocate(slot, spec, None):
-            yield FRESH, slot, spec.sizes, spec.strides, dtype_code(dtype_of(spec.dtype)), device_code(torch.device(spec.device))
+            yield fresh_row(slot, spec)
         case View(slot) if slots.is_per_call(slot):
             yield _view_row(step, slots)
         case Allocate() | View():
@@ -65,6 +70,10 @@ def _rows(step: Step, launch: LaunchList, slots: Slots, code: Code) -> Iterable[
             yield _shim_row(step, slots) or _call_row(step, code)
         case _:
             raise TypeError(f"not a step of a launch list: {step!r}")
+
+
+def fresh_row(slot: Slot, spec: TensorSpec) -> Row:
+    return FRESH, slot, spec.sizes, spec.strides, dtype_code(dtype_of(spec.dtype)), device_code(torch.device(spec.device))
 
 
 def _view_row(step: View, slots: Slots) -> Row:

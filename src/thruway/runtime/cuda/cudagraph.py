@@ -23,6 +23,7 @@ from thruway.runtime.lifetime import uses
 
 RECORDINGS = 8             # per program: a step whose weights keep moving is not worth recording
 WARM_RUNS = 2
+ONE_LAUNCH = "one launch is as quick by itself"
 MICROSECONDS_PER_LAUNCH = 4.0
 COPY_MICROSECONDS, COPIED_BYTES_PER_MICROSECOND = 4.0, 2.0e6
 _Made = TypeVar("_Made")
@@ -78,7 +79,7 @@ _pools: dict[int, _Pool] = {}
 def refusal(program: CudaProgram, inputs: Sequence[torch.Tensor]) -> str | None:
     """Why this step cannot be one CUDA graph, in plain words; None where it can."""
     if program.kernel_launches < 2:
-        return "one launch is as quick by itself"
+        return ONE_LAUNCH
     if not all(t.is_cuda for t in inputs):
         return "an input is in CPU memory, which a graph would read once and for all"
     if len({t.device for t in inputs}) > 1:

@@ -15,6 +15,7 @@ from thruway.core.sizes import evaluate
 
 _MAX_DYNAMIC_SHARED = 8          # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _STATIC_SHARED_LIMIT = 48 << 10
+_INVALID_CONTEXT = 201           # CUDA_ERROR_INVALID_CONTEXT
 
 
 class Driver:
@@ -25,6 +26,16 @@ class Driver:
         word, number = ctypes.c_void_p, ctypes.c_uint
         self.launch_kernel = self.cuda.cuLaunchKernel
         self.launch_kernel.argtypes = (word, *([number] * 7), word, word, word)
+        self.contexts: dict[int, ctypes.c_void_p] = {}
+
+    def attach(self, device: int) -> None:
+        """Makes the context that torch uses on GPU `device` this thread's: a fresh thread has none until torch calls CUDA there."""
+        context, handle = ctypes.c_void_p(), ctypes.c_int()
+        if device not in self.contexts:
+            self.check(self.cuda.cuDeviceGet(ctypes.byref(handle), device), "finding the device")
+            self.check(self.cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle), "finding the device's context")
+            self.contexts[device] = context
+        self.check(self.cuda.cuCtxSetCurrent(self.contexts[device]), "entering the device's context")
 
     def check(self, code: int, what: str) -> None:
         if code:
@@ -43,14 +54,16 @@ class Driver:
 
 
 class Launch:
-    """One kernel call with its grid and argument block prepared; `run(addresses, stream)` only fills in the addresses."""
+    """One kernel call with its grid and argument block prepared; `run(addresses, stream)` only fills in the addresses.
+    `words`: what follows the addresses among its arguments, as integers."""
 
     def __init__(self, driver: Driver, kernel: GpuKernel, function: ctypes.c_void_p, sizes: Sequence[int], flag: int, pointers: int):
         points = evaluate(kernel.points, dict(zip(kernel.size_names, sizes)))
-        self.kernel, self.function, self.call, self.check = kernel, function, driver.launch_kernel, driver.check
+        self.kernel, self.function, self.call, self.check, self.attach = kernel, function, driver.launch_kernel, driver.check, driver.attach
         self.programs, self.threads = -(-points // kernel.block), 32 * kernel.warps
         integer = ctypes.c_int64 if kernel.wide else ctypes.c_int32
         self.tail = ([ctypes.c_void_p(flag)] if kernel.checks else []) + [integer(s) for s in sizes] + [ctypes.c_void_p()] * kernel.extra
+        self.words = ((flag,) if kernel.checks else ()) + tuple(sizes) + (0,) * kernel.extra
         self.addresses = (ctypes.c_void_p * pointers)()
         base, width = ctypes.addressof(self.addresses), ctypes.sizeof(ctypes.c_void_p)
         places = [base + i * width for i in range(pointers)] + [ctypes.addressof(value) for value in self.tail]
@@ -60,9 +73,15 @@ class Launch:
         if not self.programs:
             return
         self.addresses[:] = addresses
-        code = self.call(self.function, self.programs, 1, 1, self.threads, 1, 1, self.kernel.shared, stream, self.arguments, None)
+        code = self._launch(stream)
+        if code == _INVALID_CONTEXT:
+            self.attach(torch.cuda.current_device())
+            code = self._launch(stream)
         if code:
             self.check(code, f"launching {self.kernel.symbol}")
+
+    def _launch(self, stream: int) -> int:
+        return self.call(self.function, self.programs, 1, 1, self.threads, 1, 1, self.kernel.shared, stream, self.arguments, None)
 
 
 class Flag:

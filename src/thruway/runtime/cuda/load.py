@@ -11,16 +11,21 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from thruway.core.launch import Call, GpuKernel, LaunchList
+from thruway.core.launch import Call, GpuKernel, Kernel, LaunchList
 from thruway.native import RegionFailed
-from thruway.runtime.cuda.cudagraph import Replay
+from thruway.runtime.cuda import attention
+from thruway.runtime.cuda.attention import find_attention
+from thruway.runtime.cuda.cudagraph import ONE_LAUNCH, Replay
 from thruway.runtime.cuda.derived import KeptValues
 from thruway.runtime.cuda.driver import Driver, Flag
+from thruway.runtime.cuda.flatten import find_entrances, is_flat, native_launcher
 from thruway.runtime.cuda.launch import CudaProgram
 from thruway.runtime.evaluate import concrete
+from thruway.runtime.load import native_core
 from thruway.runtime.resolve import find_operator
 
 SHAPE_LIMIT = 16
+MISSES = 4                         # calls that the native program may hand on before it goes
 Note = Callable[[str, str], None]
 _drivers: list[Driver] = []
 
@@ -32,20 +37,44 @@ def driver() -> Driver:
     return _drivers[0]
 
 
+def _operator(name: str) -> Callable[..., object]:
+    return find_attention() if name == attention.NAME else find_operator(name)
+
+
 class GpuRunnable:
     """Called with the graph's inputs, gives the tuple of its outputs. `kept` makes further inputs from the weights, None where there are none."""
 
     def __init__(self, launch: LaunchList, kernels: Mapping[str, GpuKernel], device: torch.device, graphs: bool, kept: KeptValues | None, note: Note):
         self.launch, self.kernels, self.device, self.graphs, self.kept, self.note = launch, kernels, device, graphs, kept, note
-        self.operators = {step.op: find_operator(step.op) for step in launch.steps if isinstance(step, Call)}
+        self.operators = {step.op: _operator(step.op) for step in launch.steps if isinstance(step, Call)}
         self.symbols = tuple((binding.input, binding.dim) for binding in launch.symbols)
         self.names = tuple(binding.name for binding in launch.symbols)
         self.flag = Flag() if any(kernel.checks for kernel in kernels.values()) else None
         if kept is not None:
             kept.replaced = self.release
         self.programs: OrderedDict[tuple[int, ...], Callable[..., tuple[torch.Tensor, ...]]] = OrderedDict()
+        self.quick = self._native() if kept is None else None
+        self.misses = 0
+
+    def _native(self) -> Callable[..., tuple[torch.Tensor, ...]] | None:
+        """The same in C, where one launch is all there is, or no CUDA graph is wanted."""
+        launches = sum(isinstance(step, Kernel) for step in self.launch.steps)
+        if (launches > 1 and self.graphs) or not is_flat(self.launch, self.kernels) or torch.cuda.device_count() > 1:
+            return None
+        core, entrances = native_core(), find_entrances(driver())
+        if core is None or entrances is None:
+            return None
+        if self.graphs:
+            self.note("cuda_graph_refused", ONE_LAUNCH)
+        return native_launcher(core, self.launch, self.kernels, self.device, driver(), entrances)
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if self.quick is not None:
+            try:
+                return self.quick(*inputs)
+            except RegionFailed:                 # an odd address, or no memory: what follows knows what to do
+                self.misses += 1
+                self.quick = self.quick if self.misses < MISSES else None
         if self.flag is not None and self.flag.take():
             raise IndexError("an index was out of range in an earlier call of this compiled function on the GPU")
         try:
@@ -66,6 +95,8 @@ class GpuRunnable:
     def release(self) -> None:
         """Lets go of programs and their recordings; the next call makes them again."""
         self.programs.clear()
+        if self.quick is not None:
+            self.quick.release()
 
     def _run(self, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         if self.kept is not None:
@@ -80,6 +111,7 @@ class GpuRunnable:
 
     def _prepare(self, values: tuple[int, ...]) -> Callable[..., tuple[torch.Tensor, ...]]:
         sized = concrete(self.launch, dict(zip(self.names, values)))
-        program = CudaProgram(sized, self.kernels, self.operators, self.device, driver(), self.flag)
+        with torch.cuda.device(self.device):
+            program = CudaProgram(sized, self.kernels, self.operators, self.device, driver(), self.flag)
         given = len(self.launch.inputs) - (len(self.kept.values) if self.kept is not None else 0)
         return Replay(program, given, self.note) if self.graphs else program

@@ -1,0 +1,86 @@
+"""Launch lists of kernels and fresh tensors alone as native Programs: a call then runs no Python at all.
+
+Lists with library calls, views, an arena or checks stay with `CudaProgram`: they replay as CUDA graphs, or need a look before the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from thruway.core.launch import Allocate, GpuKernel, Kernel, LaunchList
+from thruway.runtime.cpu.flatten import DROP, LAUNCH, Row, fresh_row, make_program
+from thruway.runtime.cpu.launch import written_inputs
+from thruway.runtime.cuda.driver import Driver, Launch
+from thruway.runtime.evaluate import concrete
+from thruway.runtime.lifetime import examine
+
+
+@dataclass(frozen=True, slots=True)
+class Entrances:
+    """Addresses of what C calls: cuLaunchKernel, and torch's function that gives the current stream of a device."""
+
+    launch: int
+    stream: int
+
+
+def is_flat(launch: LaunchList, kernels: Mapping[str, GpuKernel]) -> bool:
+    """Whether a native Program can run it."""
+    plain = all(isinstance(step, Kernel) or isinstance(step, Allocate) and step.arena is None for step in launch.steps)
+    return plain and not launch.constants and launch.arena_bytes == 0 and not any(kernel.checks for kernel in kernels.values())
+
+
+def find_entrances(driver: Driver) -> Entrances | None:
+    """None where this torch does not offer its stream to C."""
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cuda.so"))
+        stream = library.aoti_torch_get_current_cuda_stream
+    except (OSError, AttributeError):
+        return None
+    return Entrances(ctypes.cast(driver.launch_kernel, ctypes.c_void_p).value or 0, ctypes.cast(stream, ctypes.c_void_p).value or 0)
+
+
+def native_launcher(
+    core: ModuleType, launch: LaunchList, kernels: Mapping[str, GpuKernel], device: torch.device, driver: Driver, entrances: Entrances,
+) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """Called with the graph's inputs, gives the tuple of outputs. RegionFailed where an input's address is no multiple of 16 bytes."""
+    functions: dict[str, ctypes.c_void_p] = {}
+
+    def prepare(*values: int) -> object:
+        with torch.cuda.device(device):
+            for step in launch.steps:
+                if isinstance(step, Kernel) and step.symbol not in functions:
+                    functions[step.symbol] = driver.load(kernels[step.symbol])
+        sized = concrete(launch, {binding.name: value for binding, value in zip(launch.symbols, values)})
+        launches = {i: Launch(driver, kernels[step.symbol], functions[step.symbol], step.sizes, 0, len(step.pointers))
+                    for i, step in enumerate(sized.steps) if isinstance(step, Kernel)}
+        return flat_program(core, sized, launches, device.index, functools.partial(driver.attach, device.index), entrances)
+
+    return core.Launcher(inputs=len(launch.inputs), symbols=tuple((each.input, each.dim) for each in launch.symbols), prepare=prepare, watched=())
+
+
+def flat_program(
+    core: ModuleType, launch: LaunchList, launches: Mapping[int, Launch], device: int, attach: Callable[[], None], entrances: Entrances,
+) -> object:
+    """The native Program of a concrete launch list; `launches` by step."""
+    slots = examine(launch)
+    rows: list[Row] = []
+    for i, step in enumerate(launch.steps):
+        match step:
+            case Allocate(slot, spec, None):
+                rows.append(fresh_row(slot, spec))
+            case Kernel(symbol, pointers):
+                one, bumps = launches[i], written_inputs(step, slots, launch)
+                rows.append((LAUNCH, symbol, entrances.launch, entrances.stream, one.function.value, one.programs, one.threads, one.kernel.shared, device,
+                             pointers, one.words, bumps, attach, step.writes_input))
+            case _:
+                raise TypeError(f"not a step of a flat launch list: {step!r}")
+        if slots.drops[i]:
+            rows.append((DROP, slots.drops[i]))
+    return make_program(core, launch, slots, rows)
