@@ -45,7 +45,10 @@ from thruway.shapes.symbolic import Facts, is_symbolic
 from thruway.shapes.trace_tensor import meta_of
 
 ENTRY_BYTES = 64 << 10             # what an entry holds besides guards and kernels, roughly
+GPU_WARM_CALLS = 4                 # until a CUDA graph is recorded
 RAISES_IN_EAGER = frozenset({"TW107", "TW112", "TW302"})     # reasons that are errors of the user's own: running the function brings them up
+
+UNREAD_LIST, LENGTHS = "TW119", 4
 
 journal = Journal()
 _functions: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
@@ -167,7 +170,7 @@ class CompiledFunction:
             if dynamic and failure.reason.code == NO_RULE:
                 raise _TooDynamic(failure.reason.what) from failure
             raise
-        if dynamic and any(reason.code == NO_RULE for reason in captured.break_reasons):
+        if dynamic and any(reason.code == NO_RULE or self._may_read_list(reason) for reason in captured.break_reasons):
             raise _TooDynamic(captured.break_reasons[0].what)
         return captured
 
@@ -189,6 +192,10 @@ class CompiledFunction:
             detail = f"{why}; {why.hint}" if why else "another entry would do"
             journal.add("recompile", self.name, detail, where=why.guard.why if why and why.guard else None)
             return
+
+    def _may_read_list(self, reason: BreakReason) -> bool:
+        """Whether a list is read after all, one entry for each length: not in a loop, where it has ever new ones."""
+        return reason.code == UNREAD_LIST and len(self.entries) < LENGTHS
 
     def _note_changes(self, arguments: tuple[Any, ...]) -> None:
         for record in self.entries:
@@ -291,9 +298,11 @@ class BackendError(Exception):
 
 def _compared(compiled: Callable[..., Any], plain: Callable[..., Any], captured: Captured, settings: Settings) -> Callable[..., Any]:
     """`compiled`, compared with `plain` during the first calls where that is allowed and leaves no trace."""
-    on_cpu = all(getattr(each.meta, "device", "cpu") == "cpu" for each in captured.inputs)
-    allowed = settings.measure and on_cpu and not captured.guards.state.deterministic[0]
-    return Comparison(compiled, plain) if allowed and is_comparable(captured.graph.graph) else compiled
+    kinds = {getattr(each.meta, "device", "cpu").partition(":")[0] for each in captured.inputs}
+    allowed = settings.measure and kinds <= {"cpu", "cuda"} and not captured.guards.state.deterministic[0]
+    if not allowed or not is_comparable(captured.graph.graph):
+        return compiled
+    return Comparison(compiled, plain, GPU_WARM_CALLS, torch.cuda.synchronize) if "cuda" in kinds else Comparison(compiled, plain)
 
 
 def wants_gradient(captured: Captured) -> bool:
