@@ -302,7 +302,9 @@ def _compared(compiled: Callable[..., Any], plain: Callable[..., Any], captured:
     allowed = settings.measure and kinds <= {"cpu", "cuda"} and not captured.guards.state.deterministic[0]
     if not allowed or not is_comparable(captured.graph.graph):
         return compiled
-    return Comparison(compiled, plain, GPU_WARM_CALLS, torch.cuda.synchronize) if "cuda" in kinds else Comparison(compiled, plain)
+    if "cuda" not in kinds:
+        return Comparison(compiled, plain)
+    return Comparison(compiled, plain, GPU_WARM_CALLS, torch.cuda.synchronize, torch.cuda.is_current_stream_capturing)
 
 
 def wants_gradient(captured: Captured) -> bool:

@@ -68,6 +68,22 @@ def test_short_calls_are_compared_more_often():
     assert len(verdicts) == 1
 
 
+def test_a_device_is_waited_for_and_warms_up_first():
+    pending = []
+
+    def wait():
+        measure.time.now += sum(pending)
+        pending.clear()
+
+    comparison, verdicts = Comparison(lambda: pending.append(1e-3), lambda: pending.append(5e-3), 4, wait), []
+    comparison.end = verdicts.append
+    for _ in range(4):
+        comparison()
+    assert measure.time.now == 0 and len(pending) == 4
+    comparison()
+    assert [verdict.graph for verdict in verdicts] == [comparison.compiled] and measure.time.now == pytest.approx(1e-2)
+
+
 def test_nothing_long_runs_twice():
     left, right, verdicts, _ = compare(2.0, 1.0, 3)
     assert [verdict.graph for verdict in verdicts] == [left] and right.calls == 0

@@ -1,7 +1,7 @@
 """Times a compiled graph against the captured one, run by torch's operators, during the first calls, and keeps the faster.
 
 A `Comparison` stands in an entry where the compiled graph would: it always answers with what compiled code gives, and runs the
-operators on the same inputs beside it. Only for graphs that write nothing and draw nothing. The first call is never timed. A clear
+operators on the same inputs beside it. Only for graphs that write nothing and draw nothing. The first `warm` calls are not timed. A clear
 lead of compiled code ends it after a call or two; otherwise it takes PAIRS calls, or MANY of short ones. Eager must lead by MARGIN.
 """
 
@@ -40,24 +40,28 @@ def is_comparable(graph: Graph) -> bool:
 
 
 class Comparison:
-    """Runs both while it is undecided; then `end` hears the verdict, once, and may put the faster one in its place."""
+    """Runs both while it is undecided; then `end` hears the verdict, once, and may put the faster one in its place.
+    `wait` returns when the device has done what it was given; nothing is compared while `is_recording`."""
 
-    def __init__(self, compiled: Graphs, plain: Graphs):
-        self.compiled, self.plain = compiled, plain
+    def __init__(
+        self, compiled: Graphs, plain: Graphs, warm: int = 1, wait: Callable[[], None] = lambda: None, is_recording: Callable[[], bool] = lambda: False,
+    ):
+        self.compiled, self.plain, self.warm, self.wait, self.is_recording = compiled, plain, warm, wait, is_recording
         self.end: Callable[[Verdict], None] = lambda verdict: None
-        self.is_warm = False
         self.pairs: list[tuple[float, float]] = []
         self.winner: Graphs | None = None
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        if self.winner is not None or not self.is_warm:
+        if self.winner is not None or self.warm or self.is_recording():
             result = (self.winner or self.compiled)(*inputs)
-            self.is_warm = True
+            self.warm = max(0, self.warm - 1)
             return result
         eager_first = len(self.pairs) % 2                        # who runs second finds the weights in the cache
         eager = self._time_plain(inputs) if eager_first else 0.0
+        self.wait()
         start = time.perf_counter()
         result = self.compiled(*inputs)
+        self.wait()
         compiled = time.perf_counter() - start
         if compiled > LONGEST:
             self._decide(Verdict(self.compiled))
@@ -67,9 +71,11 @@ class Comparison:
         return result
 
     def _time_plain(self, inputs: tuple[Any, ...]) -> float:
+        self.wait()
         start = time.perf_counter()
         try:
             self.plain(*inputs)
+            self.wait()
         except Exception:                                        # no way to answer these inputs, then
             return float("inf")
         return time.perf_counter() - start
