@@ -65,7 +65,9 @@ def _flat_phase(phase: Phase, buffers: Mapping[str, Buffer]) -> Phase:
     stores = []
     for store in phase.stores:
         name, index = _offset(store.buffer, tuple(i if is_size(i) else flat(i) for i in store.index), buffers)
-        stores.append(Store(name, index, _raw(flat(store.value), lets, buffers[store.buffer].dtype), store.mode))
+        value = flat(store.value)
+        copied = _raw(value, lets, buffers[store.buffer].dtype) if store.mode == "set" else value
+        stores.append(Store(name, index, copied, store.mode))
     return Phase(
         phase.inner,
         tuple(Let(name, value) for name, value in lets.items()),

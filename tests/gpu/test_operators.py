@@ -1,0 +1,97 @@
+"""Operators compiled, many in one graph, against eager on the same device: an even sample of the calls that the tests of `loops` make."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+import torch
+from torch import fx
+
+from gpu.recorded_calls import MODULES, OperatorCall, calls_of
+from loops.against_eager import TOLERANCE
+from thruway import pipeline
+from thruway.core.options import CompileOptions
+
+SAMPLE, TOGETHER = 96, 48                        # calls of each module; calls in one graph
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("part", range(SAMPLE // TOGETHER))
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_operators(module, part, device):
+    calls = calls_of(module)
+    check(calls[:: max(1, len(calls) // SAMPLE)][part * TOGETHER:(part + 1) * TOGETHER], device)
+
+
+def check(calls: list[OperatorCall], device: str) -> None:
+    graph, tensors, wanted, sources = fx.Graph(), [], [], []
+    outputs = []
+    for call in calls:
+        moved = _moved(call.args, device), _moved(call.kwargs, device)
+        try:
+            value = call.target(*moved[0], **moved[1])
+        except (RuntimeError, NotImplementedError):
+            continue                             # not for this device
+        node = graph.call_function(call.target, _placed(moved[0], graph, tensors), _placed(moved[1], graph, tensors))
+        for k, one in enumerate(value if isinstance(value, tuple | list) else (value,)):
+            if isinstance(one, torch.Tensor):
+                outputs.append(graph.call_function(operator.getitem, (node, k)) if isinstance(value, tuple | list) else node)
+                wanted.append(one)
+                sources.append(call)
+    graph.output(tuple(outputs))
+    first = [node for node in graph.nodes if node.op == "placeholder"]
+    for node in reversed(first):
+        next(iter(graph.nodes)).prepend(node)
+    order = [int(node.name.removeprefix("t")) for node in graph.nodes if node.op == "placeholder"]
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    pipeline.journal.clear()
+    with torch.no_grad():
+        compiled = pipeline.compile_graph(module, [tensors[i] for i in order], CompileOptions())
+        left = [f"{event.kind}: {event.detail} {event.reason}" for event in pipeline.journal.events if event.kind in ("bug", "eager")]
+        assert compiled is not module and not left, left
+        for _ in range(3):
+            got = compiled(*[tensors[i] for i in order])
+    wrong = [f"{call.test} {call.target} {[getattr(a, 'dtype', a) for a in call.args]}: {text}"
+             for call, a, b in zip(sources, got, wanted, strict=True) if (text := _difference(a, b, call))]
+    assert not wrong, "\n".join(wrong)
+
+
+def _difference(got: torch.Tensor, want: torch.Tensor, call: OperatorCall) -> str:
+    if (got.shape, got.dtype, got.stride()) != (want.shape, want.dtype, want.stride()):
+        return f"{got.shape} {got.dtype} {got.stride()}, not {want.shape} {want.dtype} {want.stride()}"
+    relative, absolute = TOLERANCE.get(want.dtype, (0.0, 0.0))
+    try:
+        torch.testing.assert_close(got, want, rtol=relative * call.scale * 2, atol=max(absolute * call.scale, call.atol) * 2, equal_nan=True)
+    except AssertionError as error:
+        return " ".join(str(error).split())[:200]
+    return ""
+
+
+def _moved(value, device: str):
+    """`value` with its tensors on `device`, in the layout that they have."""
+    match value:
+        case torch.Tensor():
+            span = value.untyped_storage().nbytes() // value.itemsize
+            return value.detach().as_strided((span,), (1,), 0).to(device).as_strided(value.shape, value.stride(), value.storage_offset())
+        case tuple() | list():
+            return type(value)(_moved(each, device) for each in value)
+        case dict():
+            return {name: _moved(each, device) for name, each in value.items()}
+        case torch.device():
+            return torch.device(device)
+        case _:
+            return value
+
+
+def _placed(value, graph: fx.Graph, tensors: list[torch.Tensor]):
+    match value:
+        case torch.Tensor():
+            tensors.append(value)
+            return graph.placeholder(f"t{len(tensors) - 1}")
+        case tuple() | list():
+            return type(value)(_placed(each, graph, tensors) for each in value)
+        case dict():
+            return {name: _placed(each, graph, tensors) for name, each in value.items()}
+        case _:
+            return value
