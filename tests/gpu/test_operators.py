@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import fx
 
-from gpu.recorded_calls import MODULES, OperatorCall, calls_of
+from loops.recorded_calls import MODULES, OperatorCall, calls_of
 from loops.against_eager import TOLERANCE
 from thruway import pipeline
 from thruway.core.options import CompileOptions
