@@ -1,6 +1,7 @@
 """Everything that needs a GPU, in one script: builds the native part, runs `pytest -m gpu`, times works against eager and torch.compile.
 
-usage: python bench/gpu.py [--part smoke|tests|main|cold|cases|profile] [--out FOLDER] [--cases FOLDER] [--seconds S] [--peers torch|none]
+usage: python bench/gpu.py [--part smoke|tests|prepare|main|cold|cases|profile] [--out FOLDER] [--cases FOLDER] [--seconds S] [--peers torch|none]
+"prepare" fills torch.compile's caches for all works at once while the tests run, so that "main" has time for all of them.
 A part may also be one item, with + for spaces ("time+bert+8+none"), and several are joined by commas.
 Each work runs in a fresh process under a time limit; one JSON line per result in FOLDER/PART.jsonl, a table at the end of the output.
 """
@@ -24,10 +25,14 @@ PARTS = {
     "tests": ("tests",),
     "main": ("rates", "time resnet50 1", "time resnet50 32", "time transformer 1", "time transformer 32", "time decoder 1", "time llama 1", "time bert 8",
              "time decode 1", "time pointwise 64", "time tiny 1"),
-    "cold": ("cold tiny 1", "cold resnet50 1", "cold transformer 1", "cold decoder 1"),
+    "cold": tuple(f"cold {work} 1 thruway" for work in ("tiny", "resnet50", "transformer", "decoder")),
+    "prepare": ("prepare",),
     "cases": ("cases",),
     "profile": tuple(f"profile {work} 1" for work in ("transformer", "resnet50", "decoder", "decode")),
 }
+
+MODES = {"torch": "default", "torch_ro": "reduce-overhead"}
+PEERS = {"tiny": ("torch",), "pointwise": ("torch", "torch_ro"), "bert": ("torch", "torch_ro")}      # others: torch_ro, by far the better of the two
 
 
 def median_interval(values):
@@ -114,16 +119,15 @@ def time_work(work, batch, seconds, peers):
     row = {"kind": "time", "work": work, "batch": batch}
     functions = {"eager": fn, "thruway": thruway.compile(fn), "thruway_tuned": thruway.compile(fn, mode="max-autotune")}
     outs, first = {}, {}
-    if "torch" in peers:
-        functions["torch"] = torch.compile(fn)
-        functions["torch_ro"] = torch.compile(fn, mode="reduce-overhead")
+    if peers == "torch":
+        functions |= {name: torch.compile(fn, mode=MODES[name]) for name in PEERS.get(work, ("torch_ro",))}
     for name, f in functions.items():
         t = time.perf_counter()
         try:
             outs[name] = copy.deepcopy(call(f, args)) if work != "decode" else call(f, args)
             torch.cuda.synchronize()
             first[name] = round(time.perf_counter() - t, 2)
-            for _ in range(4):
+            for _ in range(24):
                 later = call(f, args)
             if work != "decode":
                 for a, b in zip(works.flat(later), works.flat(outs[name])):
@@ -155,22 +159,23 @@ def step_shares(runnable):
     import torch
     from thruway.core.launch import Kernel
     rate = copy_rate()
-    program = next(iter(runnable.programs.values()), None)
+    program = next(iter(runnable.programs.values()), None) or (None if runnable.symbols else runnable._prepare(()))
     program = getattr(program, "program", program)
     if program is None:
         return {}
     from thruway.runtime.cuda.driver import Launch
     found = {}
-    scratch = torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")
+    scratch = torch.randn(1 << 28, device="cuda")
     for step in program.launch.steps:
         if isinstance(step, Kernel) and step.symbol not in found:
             kernel = runnable.kernels[step.symbol]
             launch = Launch(program.driver, kernel, program.functions[step.symbol], step.sizes, scratch.data_ptr(), len(step.pointers))
-            if (kernel.floor_bytes or 0) > 60 << 20:
+            apart = max(1 << 26, kernel.floor_bytes or 0)
+            if apart * len(step.pointers) > scratch.nbytes:
                 continue
             stream = torch.cuda.current_stream().cuda_stream
             graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-            addresses = [scratch.data_ptr()] * len(step.pointers)
+            addresses = [scratch.data_ptr() + i * apart for i in range(len(step.pointers))]
             with torch.cuda.graph(graph, stream=side):
                 for _ in range(50):
                     launch.run(addresses, side.cuda_stream)
@@ -297,6 +302,33 @@ def cases(folder):
     return {"kind": "cases", "rc": done.returncode, "says": done.stdout[-6000:]}
 
 
+def prepare(out, limit):
+    """Tests, and meanwhile every peer's first call, each in a process of its own."""
+    works = [item.split()[1:] for item in PARTS["main"] if item.startswith("time")]
+    waiting = [subprocess.Popen([sys.executable, __file__, "--child", "peer", *work, name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+               for work in works for name in PEERS.get(work[0], ("torch_ro",))]
+    began = time.perf_counter()
+    row = run_tests(out) | {"kind": "prepare"}
+    for each in waiting:
+        try:
+            each.wait(max(1.0, limit - (time.perf_counter() - began)))
+        except subprocess.TimeoutExpired:
+            each.kill()
+            row["late"] = row.get("late", 0) + 1
+    return row
+
+
+def peer(work, batch, name):
+    """The first call of torch.compile, for its caches alone."""
+    import torch
+    import works
+    torch.manual_seed(0)
+    fn, make = works.build(work, "cuda", torch.bfloat16, batch)
+    call(torch.compile(fn, mode=MODES[name]), make(batch))
+    torch.cuda.synchronize()
+    return {}
+
+
 def build_native():
     for name in ("click", "rich", "platformdirs", "filelock", "networkx"):
         if subprocess.run([sys.executable, "-c", f"import {name}"], capture_output=True).returncode:
@@ -321,6 +353,8 @@ def child(arguments, seconds):
         row = time_work(rest[0], int(rest[1]), seconds, rest[2] if len(rest) > 2 else "torch")
     elif kind == "profile":
         row = profile(rest[0], int(rest[1]))
+    elif kind == "peer":
+        row = peer(rest[0], int(rest[1]), rest[2])
     elif kind == "first":
         row = first_call(rest[0], int(rest[1]), rest[2])
     else:
@@ -354,6 +388,8 @@ def main():
             try:
                 if kind == "tests":
                     row = run_tests(out)
+                elif kind == "prepare":
+                    row = prepare(out, min(left, 110))
                 elif kind == "cold":
                     row = cold(rest[0], int(rest[1]), min(left, 60), rest[2:] or ("thruway", "torch"))
                 elif kind == "cases":
@@ -361,7 +397,7 @@ def main():
                 elif kind == "rates":
                     row = run_child(["rates"], min(left, 60))
                 else:
-                    row = run_child([*item.split(), a.peers], min(left, 130))
+                    row = run_child([*item.split()[:3], *(item.split()[3:] or [a.peers])], min(left, 60))
             except Exception as error:
                 row = {"kind": item, "failed": f"{type(error).__name__}: {error}"[:600]}
             print(json.dumps(row), file=file, flush=True)

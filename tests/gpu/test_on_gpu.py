@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import random
+import statistics
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -184,3 +187,95 @@ def test_cpu_scalars_are_read_anew_in_every_call():
         for k in range(5):
             s = torch.tensor(float(k))
             assert_close(compiled(x, s), (x * s).softmax(-1) @ x + s)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_threads_that_never_used_the_gpu(mode):
+    single, several = thruway.compile(lambda x: x.sin() + 1, mode=mode), thruway.compile(lambda x: (x @ x).softmax(-1) @ x, mode=mode)
+    x, found = rows(64, 64), []
+
+    def work():
+        with torch.no_grad():
+            found.extend((single(x), several(x)) for _ in range(12))
+            torch.cuda.synchronize()
+
+    with torch.no_grad():
+        want = x.sin() + 1, (x @ x).softmax(-1) @ x
+        single(x), several(x)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    assert len(found) == 48
+    for got in found:
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_call_without_memory_is_answered_and_leaves_the_process_usable():
+    def work(x):
+        return ((x @ x).relu() @ x).softmax(-1)
+
+    compiled, x = thruway.compile(work, mode="reduce-overhead"), rows(2048, 2048)
+    with torch.no_grad():
+        want = work(x)
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (40 << 20)) / torch.cuda.get_device_properties(0).total_memory)
+        try:
+            try:
+                assert_close(compiled(x), want)
+            except torch.OutOfMemoryError:       # eager had none either
+                pass
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        for _ in range(6):
+            torch.testing.assert_close(compiled(x), want, rtol=1e-3, atol=1e-4)
+    thruway.reset()
+
+
+def test_recording_without_memory_leaves_the_step_as_it_is():
+    compiled, x = thruway.compile(lambda x: ((x @ x).relu() @ x).softmax(-1) * 2, mode="reduce-overhead"), rows(2048, 2048)
+    with torch.no_grad():
+        want = compiled(x)
+        compiled(x)
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (40 << 20)) / torch.cuda.get_device_properties(0).total_memory)
+        try:
+            for _ in range(3):
+                torch.testing.assert_close(compiled(x), want, rtol=1e-3, atol=1e-4)
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        torch.testing.assert_close(compiled(x), want, rtol=1e-3, atol=1e-4)
+        assert torch.rand(3, device="cuda").numel() == 3
+    thruway.reset()
+
+
+def rms(x: torch.Tensor) -> float:
+    return x.double().pow(2).mean().sqrt().item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "mean_var", "matmul_chain", "encoder", "convolutions"])
+def test_errors_over_eight_seeds_stay_by_eagers(name, dtype):
+    ratios, tops = [], []
+    for seed in range(8):
+        torch.manual_seed(seed)
+        function, args = _work(name, dtype)
+        wide, wide_args = (copy.deepcopy(function).double() if isinstance(function, torch.nn.Module) else function), [a.double() for a in args]
+        with torch.no_grad():
+            truth, eager, ours = wide(*wide_args), function(*args), thruway.compile(function)(*args)
+        ratios.append(rms(ours - truth) / max(rms(eager - truth), 1e-12))
+        tops.append((ours - truth).abs().max().item() / max((eager - truth).abs().max().item(), 1e-12))
+        thruway.reset()
+    assert statistics.median(ratios) <= 1.35 and statistics.median(tops) <= 1.5, (ratios, tops)
+
+
+def _work(name: str, dtype: torch.dtype) -> tuple[Callable, list[torch.Tensor]]:
+    if name == "encoder":
+        layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+        return torch.nn.TransformerEncoder(layer, 2).to("cuda", dtype).eval(), [rows(2, 32, 64, dtype=dtype)]
+    if name == "convolutions":
+        net = torch.nn.Sequential(torch.nn.Conv2d(8, 16, 3), torch.nn.BatchNorm2d(16), torch.nn.ReLU(), torch.nn.Conv2d(16, 8, 1))
+        return net.to("cuda", dtype).eval(), [rows(2, 8, 20, 20, dtype=dtype)]
+    function, make = FUNCTIONS[name]
+    return function, [a.to(dtype) for a in make()]
