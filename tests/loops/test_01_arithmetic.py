@@ -9,7 +9,7 @@ import torch
 from loops.against_eager import assert_close, to_numpy
 from loops.inputs import ALL, FLOATS, INTEGERS, name_of, random, special
 from thruway.loops.arithmetic import NUMPY, apply, convert, identity, reduce, round_bfloat16, scan
-from thruway.loops.expressions import BOOLEAN_OPS
+from thruway.loops.expressions import BOOLEAN_OPS, literal
 from thruway.loops.ir import OPS, REDUCTIONS, SCANS
 
 torch.set_num_threads(1)
@@ -200,3 +200,8 @@ def test_scans(dtype):
     assert_close(scan("max", to_numpy(x), 0, kind), x.cummax(0).values)
     if dtype.is_floating_point:
         assert_close(scan("logsumexp", to_numpy(x), 1, kind), x.logcumsumexp(1))
+
+
+@pytest.mark.parametrize("value, dtype, held", [(-2, "uint8", 254), (300, "uint8", 44), (200, "int8", -56), (2**31, "int32", -(2**31)), (-1, "int64", -1)])
+def test_constants_wrap_around(value, dtype, held):
+    assert literal(value, dtype).value == held

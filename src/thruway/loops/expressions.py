@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from thruway.core.dtypes import COMPLEX, FLOATS
+from thruway.core.dtypes import FLOATS, INTEGERS, ITEMSIZE
 from thruway.core.sizes import Size
 from thruway.loops.ir import BufferRef, Cast, CheckIndex, Condition, Expr, IndexValue, Literal, Load, Op, Reduce, Var, Within
 
@@ -13,10 +13,17 @@ BOOLEAN_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor",
 
 
 def literal(value: bool | int | float, dtype: str) -> Literal:
-    """The number as a constant of `dtype`, held as Python's own kind for it."""
+    """The number as a constant of `dtype`, held as Python's own kind for it. Integers wrap around, as eager's do."""
     if dtype in FLOATS:
         return Literal(float(value), dtype)
-    return Literal(bool(value) if dtype == "bool" else value if dtype in COMPLEX else int(value), dtype)
+    if dtype in INTEGERS:
+        return Literal(_wrapped(int(value), 8 * ITEMSIZE[dtype], dtype.startswith("u")), dtype)
+    return Literal(bool(value) if dtype == "bool" else value, dtype)
+
+
+def _wrapped(value: int, bits: int, is_unsigned: bool) -> int:
+    low = 0 if is_unsigned else -(1 << bits - 1)
+    return (value - low) % (1 << bits) + low
 
 
 def cast(x: Expr, dtype: str) -> Expr:
