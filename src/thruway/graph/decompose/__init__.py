@@ -28,5 +28,4 @@ def open_composites(graph: Graph, context: Context) -> Graph:
 
 
 def _opened(graph: Graph, rules: dict[object, Rule], context: Context) -> Graph:
-    opened = apply_rules(graph, rules, context)
-    return graph if opened is graph else renew_views(opened)
+    return renew_views(apply_rules(graph, rules, context))
