@@ -26,7 +26,7 @@ from thruway.capture.wrap import cell_value, wrap
 from thruway.core.errors import BreakReason, FullGraphError, Unsupported
 from thruway.core.settings import Settings
 from thruway.frame.guard import GlobalState, GuardSet
-from thruway.frame.source import Attr, Cell, DictAttr, Global, Item, Local, Source, show
+from thruway.frame.source import Cell, Global, Local, Source, is_module_tensor, show
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceMode, TraceTensor
 from thruway.shapes.traits import Traits
@@ -197,8 +197,3 @@ def _graph_input(state: State, one: Input) -> GraphInput:
     meta = value.found_meta
     is_weight = is_module_tensor(value.source) and id(value.trace.root) not in state.written
     return GraphInput(one.node.name, value.source, replace(meta, requires_grad=value.real.requires_grad), is_weight)
-
-
-def is_module_tensor(source: Source) -> bool:
-    """Whether the tensor is reached through a module's `_parameters` or `_buffers`."""
-    return isinstance(source, Item) and isinstance(source.base, DictAttr | Attr) and source.base.name in ("_parameters", "_buffers")

@@ -11,7 +11,7 @@ from thruway.core.marks import STATIC
 from thruway.frame.check import compile_check
 from thruway.frame.entries import Record
 from thruway.frame.guard import Guard, GuardSet
-from thruway.frame.source import Made, Source, root_of
+from thruway.frame.source import Made, Source, is_module_tensor, root_of
 from thruway.frame.state import read_state
 
 Change = tuple[Source, int | None]       # a tensor's dimension, or None: the number, or the length, at the source
@@ -20,13 +20,14 @@ NUMBERS = (int, float)
 
 @dataclass(frozen=True, slots=True)
 class Dynamic:
-    """What a capture keeps symbolic: what has changed, or every size of a tensor. False where that is nothing."""
+    """What a capture keeps symbolic: what has changed, or every size of a tensor but a module's own. False where that is nothing."""
 
     changed: frozenset[Change] = frozenset()
     all_sizes: bool = False
 
     def __contains__(self, change: Change) -> bool:
-        return change in self.changed or (self.all_sizes and change[1] is not None)
+        source, dim = change
+        return change in self.changed or (self.all_sizes and dim is not None and not is_module_tensor(source))
 
     def __bool__(self) -> bool:
         return self.all_sizes or bool(self.changed)

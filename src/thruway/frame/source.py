@@ -225,3 +225,8 @@ def show(source: Source) -> str:
     __hash__ = _Hashed.__hash__
     __hash__ = _Hashed.__hash__
     __hash__ = _Hashed.__hash__
+
+
+def is_module_tensor(source: Source) -> bool:
+    """Whether the tensor is reached through a module's `_parameters` or `_buffers`."""
+    return isinstance(source, Item) and isinstance(source.base, DictAttr | Attr) and source.base.name in ("_parameters", "_buffers")
