@@ -13,9 +13,10 @@ import os
 import threading
 import traceback
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -28,12 +29,15 @@ from thruway.core.ambient import settings as ambient
 from thruway.core.collector import collector_paused
 from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, RecompileError, Unsupported
 from thruway.core.journal import Journal
+from thruway.core.marks import DISABLED, is_marked
 from thruway.core.options import CompileOptions
 from thruway.core.settings import Settings
 from thruway.frame.changes import Change, Dynamic, changes
+from thruway.frame import hook
 from thruway.frame.entries import Entries, Record, explain_miss, make_entry
 from thruway.frame.guard import Guard, GuardSet
 from thruway.frame.show_guards import show_guards
+from thruway.frame.skip import is_skipped, is_skipped_code, is_standard
 from thruway.frame.source import Local
 from thruway.frame.state import is_outside_torch_transforms, read_state
 from thruway.graph_compiler import GraphCompiler
@@ -81,6 +85,7 @@ def reset() -> None:
     """Forgets every entry of every compiled function, and the journal."""
     for each in list(_functions):
         each.entries.clear()
+    below.clear()
     journal.clear()
 
 
@@ -184,7 +189,10 @@ class CompiledFunction:
         journal.add("eager", self.name, reason=reason, where=reason.where)
         names = self.function.__code__.co_varnames
         guards = tuple(Guard("type", Local(names[i], i), type(value)) for i, value in enumerate(arguments))
-        return make_entry(self.name, GuardSet(read_state(), guards), (), None)
+        hooked = below.watch(self.options)
+        if hooked:
+            hook.skip(self.function.__code__)                    # the hook need not try what was refused here
+        return make_entry(self.name, GuardSet(read_state(), guards), (), None, hooked=hooked)
 
     def _note_recompile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for record in self.entries:
@@ -254,6 +262,7 @@ class CompiledFunction:
         record = make_entry(
             captured.name, captured.guards, [each.source for each in captured.inputs], graph, captured.finish,
             single_output=captured.single_output, kept=captured.kept, nbytes=ENTRY_BYTES, failed=failed,
+            hooked=bool(captured.break_reasons) and below.watch(self.options),
         )
         if isinstance(graph, Comparison):
             graph.end = functools.partial(self._keep_faster, record)
@@ -273,6 +282,95 @@ class CompiledFunction:
             for record in [each for each in self.entries if each.guards is captured.guards]:
                 self.entries.remove(record)
             self.entries.add(make_entry(captured.name, captured.guards, (), None, kept=captured.kept))
+
+
+class FrameBelow(CompiledFunction):
+    """A function that plain Python calls below a break. Its entries stand on its code object, where the frame hook finds them."""
+
+    def __init__(self, function: FunctionType, options: CompileOptions):
+        super().__init__(function, options)
+        self.entries = Entries(hook.CodeTarget(function.__code__), ambient.current().entry_limit_mb << 20)
+
+    def entry_for(self, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
+        """The entry for a frame of `function`, which may have another closure than the last one; _NotWorth where it stays plain Python."""
+        with self.lock:
+            self.function = function
+            now = read_state()
+            for record in self.entries:
+                if record.guards.state == now and record.entry.guards.check(function, arguments) is not None:
+                    return record.entry
+            self._note_changes(arguments)
+            with collector_paused():
+                record = self.compile_frame(arguments)
+            if record.entry.graph is None and not record.entry.hooked:
+                raise _NotWorth(BreakReason("TW131", "no tensor operation is in it"))
+            self.entries.add(record)
+            return record.entry
+
+    def _leave_eager(self, reason: BreakReason, arguments: tuple[Any, ...]) -> Record:
+        raise _NotWorth(reason)
+
+
+class _NotWorth(Exception):
+    """A frame below a break stays plain Python."""
+
+    def __init__(self, reason: BreakReason):
+        super().__init__(reason.what)
+        self.reason = reason
+
+
+class Below:
+    """What the frame hook asks about a frame that has no entry, in code that runs below a break. Never raises: the frame is the user's."""
+
+    CALLS, ENTRIES = 2, 8                # calls before a function is worth a capture; entries after which it is left alone
+
+    def __init__(self) -> None:
+        self.options = CompileOptions()
+        self.is_installed = False
+        self.calls: Counter[CodeType] = Counter()
+        self.frames: dict[CodeType, FrameBelow] = {}
+
+    def watch(self, options: CompileOptions) -> bool:
+        """Whether entries that run user code shall have the hook on; `options` are what functions below are compiled with."""
+        if not ambient.current().capture_below or not hook.is_available():
+            return False
+        self.options = options
+        if not self.is_installed:
+            hook.install(self.frame)
+            self.is_installed = True
+        return True
+
+    def frame(self, code: CodeType, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
+        """An entry for this frame; None: leave this code alone for ever; False: only this once."""
+        try:
+            return self._entry(code, function, arguments)
+        except _NotWorth as left:
+            journal.add("skipped", code.co_qualname, reason=left.reason, where=left.reason.where)
+        except Exception as failure:
+            journal.add("bug", code.co_qualname, _last_place(failure))
+        return None
+
+    def _entry(self, code: CodeType, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
+        if not is_outside_torch_transforms() or ambient.current().stance != "default":
+            return False
+        if is_skipped_code(code) or is_skipped(function) or is_standard(function) or is_marked(function, DISABLED):
+            return None
+        self.calls[code] += 1
+        if self.calls[code] < self.CALLS:
+            return False
+        below = self.frames.get(code)
+        if below is None:
+            below = self.frames[code] = FrameBelow(function, self.options)
+        if len(below.entries) >= self.ENTRIES:
+            return False
+        return below.entry_for(function, arguments)
+
+    def clear(self) -> None:
+        self.calls.clear()
+        self.frames.clear()
+
+
+below = Below()
 
 
 class Continuations:

@@ -44,6 +44,7 @@ KINDS = (
     "graph_break",      # a stretch runs in plain Python; `reason` says why
     "recompile",        # an entry existed and its guards missed; `detail` names the guard, old and new value
     "stage",            # a stage or pass ran: `stage`, `seconds`
+    "skipped",          # a frame below a break is left to plain Python; `reason` says why
     "eager",            # a whole frame or graph is left to eager; `reason` says why
     "cache_hit", "cache_miss",
     "kept_eager",       # compiled measured slower than eager

@@ -42,6 +42,15 @@ def active() -> Iterator[None]:
         core.hook_exit()
 
 
+def pause() -> int:
+    """The hook is off in this thread until `resume` gets what this gives."""
+    return native.core().hook_pause()
+
+
+def resume(was: int) -> None:
+    native.core().hook_resume(was)
+
+
 def skip(code: CodeType, flag: bool = True) -> None:
     """Leaves frames of `code` alone."""
     native.core().hook_skip(code, flag)

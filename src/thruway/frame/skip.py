@@ -34,6 +34,12 @@ def is_skipped(function: FunctionType) -> bool:
     return is_skipped_module(module) if isinstance(module, str) else True
 
 
+def is_standard(function: FunctionType) -> bool:
+    """Whether a function belongs to the standard library: inlined where user code calls it, but nothing to start a capture at."""
+    module = function.__globals__.get("__name__")
+    return isinstance(module, str) and module.split(".")[0] in sys.stdlib_module_names
+
+
 def is_skipped_module(name: str) -> bool:
     """The longest listed name that `name` is or lies below decides; names that are not listed are captured, the standard library is not."""
     parts = name.split(".")

@@ -401,6 +401,18 @@ static PyObject *hook_skip(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* hook_pause(): off in this thread until hook_resume(what it gave) */
+static PyObject *hook_pause(PyObject *module, PyObject *unused) { return PyLong_FromLong(tw_hook_pause()); }
+
+static PyObject *hook_resume(PyObject *module, PyObject *was)
+{
+    long depth_before = PyLong_AsLong(was);
+    if (depth_before == -1 && PyErr_Occurred())
+        return NULL;
+    tw_hook_resume((int)depth_before);
+    Py_RETURN_NONE;
+}
+
 static PyObject *hook_force_call(PyObject *module, PyObject *flag)
 {
     force_call = PyObject_IsTrue(flag);
@@ -421,6 +433,8 @@ static PyMethodDef methods[] = {
     {"hook_set_entries", hook_set_entries, METH_VARARGS, "hook_set_entries(code, entries)"},
     {"hook_get_entries", hook_get_entries, METH_O, "The tuple that was set."},
     {"hook_skip", hook_skip, METH_VARARGS, "hook_skip(code, flag=True)"},
+    {"hook_pause", hook_pause, METH_NOARGS, "Switches the hook off in this thread; gives what hook_resume takes."},
+    {"hook_resume", hook_resume, METH_O, "Undoes hook_pause."},
     {"hook_force_call", hook_force_call, METH_O, "For tests: never exchange code in place."},
     {"hook_stats", hook_stats, METH_NOARGS, "Counts since the start, and this thread's depth."},
     {NULL, NULL, 0, NULL},

@@ -13,6 +13,7 @@ COUNTS = {
     "graph_breaks": "graph_break",
     "recompiles": "recompile",
     "static": "static",
+    "skipped": "skipped",
     "eager": "eager",
     "kept_eager": "kept_eager",
     "cache_hits": "cache_hit",

@@ -60,7 +60,14 @@ def disable(fn: Any = None, *, reason: str = "") -> Any:
 
     @functools.wraps(fn)
     def disabled(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
+        loaded = lazy.loaded_pipeline()
+        if not getattr(getattr(loaded, "below", None), "is_installed", False):
+            return fn(*args, **kwargs)
+        was = loaded.hook.pause()
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            loaded.hook.resume(was)
 
     setattr(disabled, DISABLED, reason)
     return disabled
