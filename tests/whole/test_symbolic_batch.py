@@ -24,7 +24,7 @@ def test_one_symbolic_entry_answers_every_batch(work: str) -> None:
             expected, got = works.flat(fn(*args)), works.flat(compiled(*args))
             for x, y in zip(expected, got, strict=True):
                 assert x.shape == y.shape and x.stride() == y.stride()
-                torch.testing.assert_close(y, x, rtol=2e-4, atol=2e-5)
+                torch.testing.assert_close(y, x, rtol=2e-4, atol=1e-5 * float(x.abs().max()))
     found = thruway.metrics()
     assert found["bugs"] == found["eager"] == 0
     assert found["graphs"] <= (1 if work in FIXED else 3)        # batch 2, any batch, and batch 1 where it broadcasts
