@@ -402,7 +402,12 @@ def _compared(compiled: Callable[..., Any], plain: Callable[..., Any], captured:
         return compiled
     if "cuda" not in kinds:
         return Comparison(compiled, plain)
-    return Comparison(compiled, plain, GPU_WARM_CALLS, torch.cuda.synchronize, torch.cuda.is_current_stream_capturing)
+    return Comparison(compiled, plain, GPU_WARM_CALLS, _wait_for_stream, torch.cuda.is_current_stream_capturing)
+
+
+def _wait_for_stream() -> None:
+    """Not for the device: another thread may be recording there, which that would spoil."""
+    torch.cuda.current_stream().synchronize()
 
 
 def wants_gradient(captured: Captured) -> bool:

@@ -27,7 +27,7 @@ def test_operators(module, part, device):
 def check(calls: list[OperatorCall], device: str) -> None:
     graph, tensors, wanted, sources = fx.Graph(), [], [], []
     outputs = []
-    for call in calls:
+    for call in calls if device == "cpu" else [each for each in calls if not _is_left_to_torch(each)]:
         moved = _moved(call.args, device), _moved(call.kwargs, device)
         try:
             value = call.target(*moved[0], **moved[1])
@@ -55,6 +55,13 @@ def check(calls: list[OperatorCall], device: str) -> None:
     wrong = [f"{call.test} {call.target} {[getattr(a, 'dtype', a) for a in call.args]}: {text}"
              for call, a, b in zip(sources, got, wanted, strict=True) if (text := _difference(a, b, call))]
     assert not wrong, "\n".join(wrong)
+
+
+def _is_left_to_torch(call: OperatorCall) -> bool:
+    """On a GPU: updates that have no atomic, and a second result that CUDA leaves empty."""
+    name, dtype = call.target._schema.name, call.args[0].dtype if isinstance(call.args[0], torch.Tensor) else None
+    updates = any(each in name for each in ("index_add", "scatter_add", "index_put")) and dtype in (torch.bool, torch.uint8, torch.int8, torch.int16)
+    return updates or "scatter_reduce" in name or "log_sigmoid_forward" in name
 
 
 def _difference(got: torch.Tensor, want: torch.Tensor, call: OperatorCall) -> str:

@@ -6,6 +6,7 @@ picks its branch in the text. Loads of a buffer that the kernel also writes stay
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from thruway.codegen.ctypes_c import FROM_MEMORY, convert, literal, register_type, size_text
@@ -16,6 +17,8 @@ from thruway.core.errors import CompilerBug
 from thruway.core.sizes import Ranges, SizeLike, Symbol
 from thruway.loops.ir import Cast, CheckIndex, Condition, Expr, IndexValue, Literal, Load, Op, Var, Within
 from thruway.schedule.rewrite import children, is_size, own_sizes
+
+CONSTANT = re.compile(r"\bt\d+\b")
 
 
 class Emitter:
@@ -41,6 +44,7 @@ class Emitter:
         self._level_cache: dict[int, int] = {}
         self._fixed_cache: dict[int, bool] = {}
         self._alive: list[Expr] = []
+        self._declared: dict[str, Scope] = {}           # where each constant stands
 
     # scopes
 
@@ -95,14 +99,13 @@ class Emitter:
 
     def _hold(self, expr: Expr, text: str, lazy: bool, level: int) -> str:
         """A constant for `text` in the outermost scope that knows what it depends on."""
-        scope = self._home(level, lazy)
+        scope = self._home(level, lazy, text)
         name = self._seen(text, scope)
         if name is None:
             if text.replace("_", "").replace(".", "").isalnum():
                 name = text
             else:
-                name = f"t{self.counter}"
-                self.counter += 1
+                name = self._declare(scope)
                 scope.lines.append(f"const {register_type(expr.dtype)} {name} = {_bare(text)};")
                 scope.values[text] = name
         scope.values[id(expr)] = name
@@ -115,9 +118,19 @@ class Emitter:
                 return scope.values[text]
         return None
 
-    def _home(self, level: int, lazy: bool) -> Scope:
+    def _declare(self, scope: Scope) -> str:
+        """A new constant's name, which stands in `scope`."""
+        name = f"t{self.counter}"
+        self.counter += 1
+        self._declared[name] = scope
+        return name
+
+    def _home(self, level: int, lazy: bool, text: str = "") -> Scope:
+        """The outermost scope that knows `level` and the constants in `text`; a branch's values stay in the branch."""
+        named = [self._declared[name] for name in CONSTANT.findall(text) if name in self._declared]
+        first = max((k for k, scope in enumerate(self.stack) if any(scope is each for each in named)), default=0)
         for position, scope in enumerate(self.stack):
-            if scope.level >= level and not (lazy and any(s.guard for s in self.stack[position + 1:])):
+            if position >= first and scope.level >= level and not (lazy and any(s.guard for s in self.stack[position + 1:])):
                 return scope
         return self.scope
 
@@ -178,9 +191,9 @@ class Emitter:
     def _operator(self, op: Op, texts: list[str], lazy: bool) -> str:
         if may_fault(op):
             self.uses_bad = True
-            self._home(self.level(op), lazy).lines.append(f"bad |= ({texts[1]} == 0);")
+            self._home(self.level(op), lazy, texts[1]).lines.append(f"bad |= ({texts[1]} == 0);")
         if op.name in BLOCKWISE and op.dtype != "float64":
-            if self.exact or self._home(self.level(op), lazy) is not self.scope:
+            if self.exact or self._home(self.level(op), lazy, texts[0]) is not self.scope:
                 return f"tw_{op.name}_exact({texts[0]})"
             self.uses_big = True
             flag = f"big |= TW_BIG({texts[0]});"
@@ -212,9 +225,8 @@ class Emitter:
         self.uses_bad = True
         size = self.size(expr.size)
         wrapped = f"({text} < 0 ? {text} + ({size}) : {text})" if expr.wrap else text
-        name = f"t{self.counter}"
-        self.counter += 1
-        home = self._home(self.level(expr), lazy)
+        home = self._home(self.level(expr), lazy, wrapped)
+        name = self._declare(home)
         home.lines.append(f"const long long {name} = {_bare(wrapped)};")
         home.lines.append(f"bad |= ((unsigned long long){name} >= (unsigned long long)({size}));")
         return f"((unsigned long long){name} >= (unsigned long long)({size}) ? 0 : {name})"
@@ -226,8 +238,7 @@ class Emitter:
         if any(t is False for t in truths):
             return self.emit(expr.other, True)
         open_ = [self.condition(c) for c, t in zip(expr.conditions, truths, strict=True) if t is None]
-        name = f"t{self.counter}"
-        self.counter += 1
+        name = self._declare(self.scope)
         lines = [f"{register_type(expr.dtype)} {name};"]
         for head, branch in ((f"if ({' & '.join(open_)})", expr.then), ("else", expr.other)):
             scope = self.push(guard=True)

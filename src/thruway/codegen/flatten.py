@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE, LOW_FLOATS
@@ -116,8 +117,8 @@ def _as_bits(value: Expr, lets: Mapping[str, Expr], dtype: str) -> Expr | None:
         case Literal(0, _):
             return Literal(0, RAW[ITEMSIZE[dtype]])
         case Within(conditions, then, other, _):
-            parts = [_as_bits(x, lets, dtype) for x in (then, other)]
-            return None if None in parts else Within(conditions, *parts, RAW[ITEMSIZE[dtype]])
+            inside, outside = (_as_bits(x, lets, dtype) for x in (then, other))
+            return None if inside is None or outside is None else Within(conditions, inside, outside, RAW[ITEMSIZE[dtype]])
         case _:
             return None
 
@@ -127,7 +128,7 @@ def _as_bits(value: Expr, lets: Mapping[str, Expr], dtype: str) -> Expr | None:
 
 def _accesses(phase: Phase) -> list[tuple[str, SizeLike, int]]:
     """(buffer, linear offset, weight) of each access; a store counts twice."""
-    found = [(s.buffer, s.index[0], 2) for s in phase.stores]
+    found: list[Any] = [(s.buffer, s.index[0], 2) for s in phase.stores]
     found += [(x.buffer, x.index[0], 1) for x in walk(*phase_values(phase)) if isinstance(x, Load)]
     return found
 

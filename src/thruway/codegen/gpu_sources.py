@@ -146,7 +146,8 @@ def _floor_bytes(kernel: Kernel, buffers: Mapping[str, Buffer]) -> int | None:
     """Each buffer read and each written once."""
     names = {root(name, buffers) for name in kernel.reads}, {root(name, buffers) for name in kernel.writes}
     counts = [sizes.mul(sizes.product(buffers[name].sizes), ITEMSIZE[buffers[name].dtype]) for group in names for name in group]
-    return sum(counts) if all(type(count) is int for count in counts) else None
+    known = [count for count in counts if isinstance(count, int)]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _pointer_bytes(source: TritonSource, buffers: Mapping[str, Buffer]) -> tuple[int, ...] | None:

@@ -67,12 +67,15 @@ def _clamped(e: Emitter, size: SizeLike, lo: str, hi: str) -> str:
 
 
 def _branch(e: Emitter, axis: Axis, lo: str, hi: str, body: Body, leaf: Callable[[str, str], None], condition: Condition, depth: int) -> None:
+    """Both branches are written after both are emitted: what the second hoists must not stand between them."""
+    branches: list[str] = []
     for head, truth in ((f"if ({e.condition(condition)})", True), ("else", False)):
         scope = e.push(guard=True)
         scope.known[condition] = truth
         emit_range(e, axis, lo, hi, body, leaf, depth + 1)
         e.pop()
-        e.scope.lines.extend(block(head, scope))
+        branches += block(head, scope)
+    e.scope.lines.extend(branches)
 
 
 def _true_range(condition: Condition, symbol: Symbol) -> tuple[SizeLike, SizeLike]:

@@ -12,7 +12,7 @@ from thruway.codegen.reductions import BLOCK, Accumulator, accumulator, rounded,
 from thruway.codegen.scope import block, indented
 from thruway.codegen.shape import work_per_row
 from thruway.core import sizes
-from thruway.core.sizes import SizeLike, Symbol
+from thruway.core.sizes import SizeLike
 from thruway.loops.ir import Axis, Phase, Reduction
 from thruway.schedule.phases import phase_values
 from thruway.schedule.rewrite import cost

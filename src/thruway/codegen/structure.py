@@ -37,7 +37,8 @@ def lift_coordinates(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Ker
     found += [(s.buffer, s.index) for p in kernel.phases for s in p.stores]
     if all(lifted(name, index) == index for name, index in found):
         return kernel, {}
-    places.clear(), values.clear()
+    places.clear()
+    values.clear()
     seen: dict[int, Expr] = {}
 
     def again(expr: Expr) -> Expr:

@@ -95,10 +95,12 @@ class Tiles(Rows):
         u, v = Symbol(self.across.name), Symbol(self.along.name)
         for (buffer, index), name in turned.items():
             kind = memory_type(self.flat.buffers[buffer].dtype)
-            e.set_axis(u, "u0", DEEP), e.set_axis(v, "v0", DEEP)
+            e.set_axis(u, "u0", DEEP)
+            e.set_axis(v, "v0", DEEP)
             at = e.size(index)
             stride = e.size(sizes.add(sizes.substitute(index, {v: sizes.add(self.along.index, 1)}), sizes.mul(index, -1)))
-            e.set_axis(u, self.across.name, DEEP), e.set_axis(v, self.along.name, DEEP)
+            e.set_axis(u, self.across.name, DEEP)
+            e.set_axis(v, self.along.name, DEEP)
             lines.append(f"{kind} {name}[{TILE}][{TILE}] __attribute__((aligned(64)));")
             source = f"{e.pointers[buffer]} + {at}"
             if ITEMSIZE[self.flat.buffers[buffer].dtype] == 4:

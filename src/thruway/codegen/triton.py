@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from thruway.codegen.triton_ops import COMBINE, IDENTITY, TYPES, literal, operator, reduce_call
+from thruway.codegen.triton_ops import COMBINE, IDENTITY, TYPES, has_atomic, literal, operator, reduce_call
 from thruway.core import sizes
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, SizeLike, Symbol
@@ -339,10 +339,10 @@ class _Printer:
                 if self.resident or not self.has_rows:
                     self.stored[store.buffer, store.index] = mask, value
                 self.emit(f"tl.store({where}, {value}, mask={mask})")
-            case "add" | "min" | "max":
+            case "add" | "min" | "max" if has_atomic(store.mode, buffer.dtype):
                 self.emit(f"tl.atomic_{store.mode}({where}, {value}, mask={mask})")
             case _:
-                raise Unsupported("TW704", f"writing with {store.mode} at computed places has no atomic on the GPU")
+                raise Unsupported("TW704", f"writing {buffer.dtype} with {store.mode} at computed places has no atomic on the GPU")
 
     # --- expressions
 

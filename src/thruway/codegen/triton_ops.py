@@ -27,7 +27,9 @@ _PLAIN = {
     "isnan": "({0} != {0})", "isinf": "(tl.abs({0}) == float('inf'))",
     "min": "tw_min({0}, {1})", "max": "tw_max({0}, {1})", "fma": "tl.fma({0}, {1}, {2})",
 }
+ATOMIC_INTEGERS = frozenset({"int32", "int64", "uint32", "uint64"})
 _FLOAT_ONLY = {"sqrt": "tl.sqrt_rn({0})", "reciprocal": "tl.div_rn(1.0, {0})", "sigmoid": "tl.div_rn(1.0, 1.0 + libdevice.exp(-{0}))"}
+_DOUBLE_ONLY = {"sqrt": "libdevice.sqrt({0})", "reciprocal": "(1.0 / {0})", "sigmoid": "(1.0 / (1.0 + libdevice.exp(-{0})))"}     # rounded correctly as it is
 
 _ROUGH = {
     "div": "({0} / {1})", "exp": "tl.exp({0})", "sigmoid": "(1.0 / (1.0 + tl.exp(-{0})))",
@@ -97,6 +99,11 @@ def literal(value: bool | int | float | complex, dtype: str) -> str:
     return f"tl.full([1], {text}, {TYPES[dtype]})"
 
 
+def has_atomic(mode: str, dtype: str) -> bool:
+    """Whether memory of `dtype` can be updated in place. Triton's min and max of floats lose NaN."""
+    return dtype in ATOMIC_INTEGERS or mode == "add" and dtype.startswith(("float", "bfloat"))
+
+
 def operator(name: str, args: list[str], kinds: list[str], dtype: str, rough: bool = False) -> str:
     """Text of one operator on named values. Unsupported names what Triton lacks. `rough`: the result is rounded to a short float
     at once, so a few units in float32's last place are free."""
@@ -113,7 +120,7 @@ def operator(name: str, args: list[str], kinds: list[str], dtype: str, rough: bo
     if name in _PLAIN:
         return _PLAIN[name].format(*args)
     if name in _FLOAT_ONLY and floating:
-        return _FLOAT_ONLY[name].format(*args)
+        return (_DOUBLE_ONLY if kind == "float64" else _FLOAT_ONLY)[name].format(*args)
     special = _special(name, args, kind, floating, dtype)
     if special:
         return special
@@ -140,7 +147,7 @@ def _special(name: str, args: list[str], kind: str, floating: bool, dtype: str) 
         case "mod" if not floating:
             return f"tl.where((({a} % {b}) != 0) & (({a} < 0) != ({b} < 0)), {a} % {b} + {b}, {a} % {b})"
         case "truncdiv":
-            return f"libdevice.trunc(tl.div_rn({a}, {b}))"
+            return f"libdevice.trunc({a} / {b})" if kind == "float64" else f"libdevice.trunc(tl.div_rn({a}, {b}))"
         case "mod":
             rest = f"libdevice.fmod({a}, {b})"
             return f"tl.where(({rest} != 0) & (({rest} < 0) != ({b} < 0)), {rest} + {b}, {rest})"

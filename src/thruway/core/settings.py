@@ -27,12 +27,15 @@ class Settings:
     cache_dir: str = _setting("", "THRUWAY_CACHE_DIR", "Folder of compiled kernels; empty: the user's cache folder.")
     cache_size_mb: int = _setting(2048, "THRUWAY_CACHE_SIZE_MB", "The cache folder is trimmed to this size, least recently used first.")
     compiler: str = _setting("", "THRUWAY_CC", "C compiler to use; empty: $CC, cc, gcc, clang, then the ziglang wheel.")
-    numerics: str = _setting("eager", "THRUWAY_NUMERICS", "eager: round where eager rounds, but for the listed exceptions; strict: none of them; fused: skip roundings where that pays.")
+    numerics: str = _setting(
+        "eager", "THRUWAY_NUMERICS",
+        "eager: round where eager rounds, but for the listed exceptions; strict: none of them; fused: skip roundings where that pays.")
     break_notice: bool = _setting(True, "THRUWAY_BREAK_NOTICE", "One line on stderr after the first call of a function that did not compile whole.")
-    shadow_calls: int = _setting(0, "THRUWAY_SHADOW", "Run eager beside compiled for the first n calls and compare.")
     capture_below: bool = _setting(False, "THRUWAY_BELOW", "Capture functions that plain Python calls below a break.")
     error_on_break: bool = _setting(False, "THRUWAY_ERROR_ON_BREAK", "What cannot be captured is an error, as with fullgraph=True.")
-    stance: str = _setting("default", "THRUWAY_STANCE", "default; force_eager: run no compiled code; eager_on_recompile, fail_on_recompile: at a call that no entry answers.")
+    stance: str = _setting(
+        "default", "THRUWAY_STANCE",
+        "default; force_eager: run no compiled code; eager_on_recompile, fail_on_recompile: at a call that no entry answers.")
     measure: bool = _setting(True, "THRUWAY_MEASURE", "Time compiled against eager after the first calls and keep the faster.")
     entry_limit_mb: int = _setting(512, "THRUWAY_ENTRY_MB", "Memory that the entries of one function may hold before the least used go.")
 

@@ -35,7 +35,8 @@ aten = torch.ops.aten
 @dataclass(slots=True)
 class Context:
     """What passes may know and what they report. `numerics` as in Settings; `derived_limit`: bytes that values kept between
-    calls may take (None: any); `owns_graph`: a pass may change the graph that it is given; `notes`: (kind, text) records of the numeric exceptions taken and of choices refused."""
+    calls may take (None: any); `owns_graph`: a pass may change the graph that it is given; `notes`: (kind, text) records of the
+    numeric exceptions taken and of choices refused."""
 
     target: Target = Target()
     numerics: str = "eager"

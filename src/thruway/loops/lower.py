@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size, add, mul
@@ -157,7 +158,7 @@ class _Lowering:
         names, mutates = tuple([o.name for o in outs]), tuple([self._whole(x) for x in written])
         self.b.nodes.append(Extern(operator.call_name, call_args, call_kwargs, names, mutates, self.b.origin, operator.pinned))
         results, after = iter(outs), iter([self.b.written(x) for x in written])
-        values = tuple([next(results) if own and meta is not None else next(after, None) for meta, own in zip(metas, fresh)])
+        values: Any = tuple([next(results) if own and meta is not None else next(after, None) for meta, own in zip(metas, fresh)])
         return values if isinstance(self.b.meta, (tuple, list)) else values[0]
 
     def _written(self, operator: Operator, args: tuple, kwargs: dict) -> list[Tensor]:

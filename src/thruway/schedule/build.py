@@ -46,9 +46,10 @@ def plan_unfused(program: Program) -> Plan:
         for i in range(len(nodes)):
             fuser.add_alone(i)
         parts.append(_emit([g for g in fuser.groups if g is not None], nodes, buffers, frozenset(buffers), prefix))
-    parts[1] = settle_checks(parts[1], buffers)
-    placements, arena = plan_memory(buffers, *parts, program.outputs, OUT_VARIANTS)
-    return Plan(program.inputs, {n: b for n, b in buffers.items() if n in placements}, *parts, program.outputs, placements, arena)
+    derived, steps = parts[0], settle_checks(parts[1], buffers)
+    placements, arena = plan_memory(buffers, derived, steps, program.outputs, OUT_VARIANTS)
+    used = {n: b for n, b in buffers.items() if n in placements}
+    return Plan(program.inputs, used, derived, steps, program.outputs, placements, arena)
 
 
 def _steps(

@@ -13,6 +13,7 @@ from itertools import count
 
 from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE
+from thruway.core.errors import CompilerBug
 from thruway.core.sizes import SizeLike, Symbol
 from thruway.loops.ir import Buffer, Compute, Extern, Load, Node, Reduce, Scan, Update
 from thruway.schedule.depend import members, predecessors, read_buffers, root, values_of, written_buffers
@@ -116,7 +117,10 @@ class Fuser:
                 yield from reversed(self.readers.get(load.buffer, [])[-4:])
 
     def _group(self, i: int) -> Group:
-        return self.groups[self.home[i]]
+        group = self.groups[self.home[i]]
+        if group is None:
+            raise CompilerBug("schedule", f"node {i} is in a group that was merged away")
+        return group
 
     def _try(self, at: int, other: int, horizontal: bool) -> None:
         first, second = self.groups[at], self.groups[other]

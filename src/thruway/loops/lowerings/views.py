@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from thruway.core.dtypes import COMPLEX, ITEMSIZE
 from thruway.core.errors import Unsupported
@@ -179,7 +180,8 @@ def split(b: Builder, self: Tensor, split_size: object, dim: int = 0) -> tuple:
     """Pieces one after the other along `dim`, as long as the metadata of the results says."""
     dim = wrap_dim(dim, self.rank)
     pieces, start = [], 0
-    for meta in b.meta:
+    metas: Any = b.meta
+    for meta in metas:
         pieces.append(slice_from(b, self, dim, start, 1, meta))
         start = add(start, meta.sizes[dim])
     return tuple(pieces)

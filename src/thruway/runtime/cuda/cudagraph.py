@@ -217,6 +217,7 @@ class _Recording:
                 self.graph, outputs = self.pool.record(lambda: program(static))
             except Exception:
                 self.pool.recover()
+                _pools.pop(device.index, None)           # torch may think that it is still being filled
                 raise
         self.slots, self.written = program.launch.outputs, program.written
         self.own = {slot: out for slot, out in zip(self.slots, outputs) if slot >= len(inputs)}
