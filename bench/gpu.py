@@ -3,7 +3,7 @@
 usage: python bench/gpu.py [--part smoke|tests|prepare|main|cold|cases|profile] [--out FOLDER] [--cases FOLDER] [--seconds S] [--peers torch|none]
 "prepare" fills torch.compile's caches for all works at once while the tests run, so that "main" has time for all of them.
 A part may also be one item, with + for spaces ("time+bert+8+none"), and several are joined by commas.
-Each work runs in a fresh process under a time limit; one JSON line per result in FOLDER/PART.jsonl, a table at the end of the output.
+Each work runs in a fresh process under a time limit; one JSON line per result in FOLDER/results.jsonl, a table at the end of the output.
 """
 
 import argparse
@@ -117,7 +117,9 @@ def time_work(work, batch, seconds, peers):
     fn, make = works.build(work, "cuda", torch.bfloat16, batch)
     args = make(batch)
     row = {"kind": "time", "work": work, "batch": batch}
-    functions = {"eager": fn, "thruway": thruway.compile(fn), "thruway_tuned": thruway.compile(fn, mode="max-autotune")}
+    functions = {"eager": fn, "thruway": thruway.compile(fn)}
+    if peers == "none":
+        functions["thruway_tuned"] = thruway.compile(fn, mode="max-autotune")
     outs, first = {}, {}
     if peers == "torch":
         functions |= {name: torch.compile(fn, mode=MODES[name]) for name in PEERS.get(work, ("torch_ro",))}
@@ -144,9 +146,8 @@ def time_work(work, batch, seconds, peers):
     best = [n for n in ("torch", "torch_ro") if n in gpu]
     if best:
         peer = min(best, key=lambda n: row["ms"][n])
-        for ours in ("thruway", "thruway_tuned"):
-            ratios = [a / b for a, b in zip(gpu[ours], gpu[peer])]
-            row[f"{ours}_vs_{peer}"] = [round(v, 3) for v in (statistics.median(ratios), *median_interval(ratios))]
+        ratios = [a / b for a, b in zip(gpu["thruway"], gpu[peer])]
+        row[f"thruway_vs_{peer}"] = [round(v, 3) for v in (statistics.median(ratios), *median_interval(ratios))]
     row["journal"] = [f"{e.kind}: {e.function}: {e.detail or e.reason}"[:400] for e in pipeline.journal.events
                       if e.kind not in ("stage", "cache_hit", "cache_miss", "capture")][:12]
     row["stages"] = [f"{e.stage}={e.seconds:.2f}" for e in pipeline.journal.events if e.kind == "stage" and e.seconds > 0.05][:20]
@@ -378,7 +379,7 @@ def main():
         return child(a.child, a.seconds)
     began, out = time.perf_counter(), Path(a.out)
     build_native()
-    with open(out / f"{a.part.replace(',', '_')}.jsonl", "w") as file:
+    with open(out / "results.jsonl", "w") as file:
         for item in [one for part in a.part.split(",") for one in PARTS.get(part, (part.replace("+", " "),))]:
             left = a.limit - (time.perf_counter() - began)
             if left < 15:

@@ -29,7 +29,7 @@ def _numpy_libdevice() -> types.ModuleType:
         return call
 
     module = types.ModuleType("tw_libdevice")
-    plain = "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil trunc hypot copysign nextafter fmod fmin fmax".split()
+    plain = "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh sqrt floor ceil trunc hypot copysign nextafter fmod fmin fmax".split()
     for name in plain:
         setattr(module, name, wrap(getattr(np, name)))
     renamed = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "pow": np.power, "nearbyint": np.rint,
