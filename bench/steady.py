@@ -7,6 +7,7 @@ Prints one JSON line: median ms of each, and for each pair thruway/peer the medi
 
 import argparse
 import copy
+import importlib
 import json
 import math
 import resource
@@ -87,8 +88,10 @@ def main():
         functions["torch"] = torch.compile(fn)
         call(functions["torch"], args)
     if "freezing" in a.peers:
-        functions["freezing"] = torch.compile(fn, options={"freezing": True})
-        call(functions["freezing"], args)
+        frozen = copy.deepcopy(fn)                    # a copy of its own, traced while freezing is on: an option alone comes too late
+        functions["freezing"] = torch.compile(frozen)
+        with importlib.import_module("torch._inductor.config").patch(freezing=True):
+            call(functions["freezing"], args)
     times = rounds(functions, args, a.seconds, a.rounds)
     row = {"work": a.work, "batch": a.batch, "dtype": a.dtype, "threads": a.threads, "rounds": a.rounds}
     for name, values in times.items():
