@@ -300,3 +300,26 @@ def scalars():
     d.input("x"), d.input("y")
     d.compute("z", (), op("mul", op("add", d.at("x"), d.at("y")), lit(2.0)))
     return d.program("z"), [np.float32(3), np.float32(4)]
+
+
+@case
+def branches_around_rows():
+    """A condition on the row is a branch around the inner loop, and both branches compute what stands outside of it."""
+    d = Draft()
+    d.input("x", 6, 300), d.input("y", 6, 300), d.input("a", 6)
+    first = op("add", d.at("x"), op("exp", op("mul", IndexValue(I, "float32"), lit(0.5))))
+    second = op("sub", d.at("y"), op("log", op("add", IndexValue(I * 2 + 1, "float32"), lit(0.25))))
+    d.reduce("s", "sum", Within((Condition(I - 2, 3),), first, second, "float32"), (6, 300), (1,))
+    d.compute("o", (6,), op("add", d.at("s", I, 0), d.at("a", I)))
+    return d.program("o"), [floats(6, 300), floats(6, 300, seed=1), floats(6, seed=2)]
+
+
+@case
+def branch_value_inside_outer_work():
+    """What rests on a value of a branch stays in the branch, also where it would be known outside of the loop."""
+    d = Draft()
+    d.input("x", 5, 300), d.input("a", 9), d.input("b", 9)
+    inner = Within((Condition(I - 1, 3),), Load("a", (I - 1,), "float32"), Load("b", (I + 1,), "float32"), "float32")
+    scaled = op("mul", op("exp", inner), lit(2.0))
+    d.compute("o", (5, 300), Within((Condition(J - 7, 200),), op("add", d.at("x"), scaled), op("sub", d.at("x"), scaled), "float32"))
+    return d.program("o"), [floats(5, 300), floats(9, seed=1), floats(9, seed=2)]

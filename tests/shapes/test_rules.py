@@ -98,6 +98,19 @@ def test_rules_on_other_calls(name, seed):
         assert_like(name, guessed, real, traits_of(op).view_of is not None)
 
 
+@pytest.mark.parametrize("of_x", ["whole", "transposed", "sliced"])
+@pytest.mark.parametrize("of_weight", ["whole", "transposed"])
+@pytest.mark.parametrize("batch, channels, length, kernel, groups", [(1, 8, 16, 3, 1), (2, 8, 16, 1, 1), (2, 8, 16, 4, 8), (1, 1, 40, 10, 1), (2, 8, 1, 1, 2)])
+def test_a_convolution_of_sequences_copies_transposed_ones(batch, channels, length, kernel, groups, of_x, of_weight):
+    x, weight = torch.randn(batch, channels, length), torch.randn(8, channels // groups, kernel)
+    x = {"whole": x, "transposed": x.mT.contiguous().mT, "sliced": torch.randn(batch, channels, length + 1)[..., :length]}[of_x]
+    weight = weight if of_weight == "whole" else weight.mT.contiguous().mT
+    args = (x, weight, None, [1], [0], [1], False, [0], groups)
+    (guessed,), real = guess(torch.ops.aten.convolution.default, args, {}), torch.ops.aten.convolution.default(*args)
+    assert guessed.sizes == tuple(real.shape)
+    assert all(g == r for g, r, size in zip(guessed.strides, real.stride(), real.shape) if size > 1)
+
+
 def test_every_rule_names_an_operator():
     for name in RULES:
         try:

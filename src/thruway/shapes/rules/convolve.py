@@ -9,7 +9,7 @@ from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import refuse, require
 from thruway.shapes.rules.dims import fresh, fresh_as_suggested
-from thruway.shapes.rules.strides import Sizes, channels_last_strides, suggests_channels_last
+from thruway.shapes.rules.strides import Sizes, channels_last_strides, is_contiguous, suggests_channels_last
 
 Rule = Callable[..., object]
 
@@ -27,9 +27,14 @@ def _convolution(x: TensorMeta, weight: TensorMeta, bias: TensorMeta | None, str
     require(x.dtype == weight.dtype and (bias is None or bias.dtype == x.dtype), "a convolution of different dtypes")
     require(x.device == weight.device and x.dtype in FLOATS, f"a convolution of {x.dtype} on {x.device}")
     if len(sizes) == 3:
-        made = _convolved_layout(_with_height(x), _with_height(weight), (*sizes[:2], 1, sizes[2]))
+        made = _convolved_layout(_with_height(_made_contiguous(x)), _with_height(weight), (*sizes[:2], 1, sizes[2]))
         return TensorMeta(sizes, (*made.strides[:2], made.strides[3]), x.dtype, x.device)
     return _convolved_layout(x, weight, sizes)
+
+
+def _made_contiguous(x: TensorMeta) -> TensorMeta:
+    """What eager copies a transposed sequence to, so that it does not pass for an image with its channels last."""
+    return x if is_contiguous(x.sizes, x.strides) else fresh(x, x.sizes)
 
 
 def _with_height(x: TensorMeta) -> TensorMeta:
