@@ -1,5 +1,8 @@
 """GPU kernels without a GPU: compiled to machine code for Hopper, kept in the store, refused in plain words where Triton is missing."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +16,16 @@ from thruway.core.errors import CompilerBug, Unsupported
 from thruway.loops.ir import Axis, Buffer, Kernel, Literal, Load, Op, Phase, Store as Put
 
 pytest.importorskip("triton")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+compiles = pytest.mark.skipif(INTERPRETED, reason="Triton interprets in this process; test_in_a_process_where_triton_compiles runs this")
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="Triton compiles in this process already")
+def test_in_a_process_where_triton_compiles():
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__], cwd=Path(__file__).parents[2],
+                          env=dict(os.environ, TRITON_INTERPRET="0"), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:]
+
 
 
 def job() -> KernelJob:
@@ -35,6 +48,7 @@ def kernels(tmp_path: Path, notes: list[str]) -> GpuKernels:
     return GpuKernels(Store(folder, 1 << 24), 90, lambda kind, detail: notes.append(kind))
 
 
+@compiles
 def test_what_was_compiled_is_found_again_without_triton(kernels, notes, monkeypatch):
     made = kernels.get([job()])
     assert made[0].cubin[:4] == b"\x7fELF" and made[0].block == 256
@@ -42,6 +56,7 @@ def test_what_was_compiled_is_found_again_without_triton(kernels, notes, monkeyp
     assert kernels.get([job()]) == made and notes == ["cache_miss", "cache_hit"]
 
 
+@compiles
 def test_another_configuration_is_another_kernel(kernels, notes):
     kernels.get([job()])
     kernels.get([replace(job(), warps=8)])
@@ -55,6 +70,7 @@ def test_without_triton_the_reason_says_what_to_install(kernels, monkeypatch):
     assert "pip install triton" in refused.value.reason.hint
 
 
+@compiles
 def test_a_kernel_that_triton_refuses_is_a_bug_of_ours(kernels):
     with pytest.raises(CompilerBug, match="Triton refused"):
         kernels.get([replace(job(), text=job().text.replace("tl.load", "tl.no_such_word"))])
