@@ -119,7 +119,7 @@ def test_memory_and_references_stay_flat(loader):
     many(2500)
     gc.collect()
     assert [sys.getrefcount(each) for each in inputs] == counts
-    assert abs(len(gc.get_objects()) - before) < 20
+    assert len(gc.get_objects()) - before < 200      # one object a call would be thousands
     assert resident() - memory < 4 << 20
 
 
