@@ -111,6 +111,16 @@ def test_a_convolution_of_sequences_copies_transposed_ones(batch, channels, leng
     assert all(g == r for g, r, size in zip(guessed.strides, real.stride(), real.shape) if size > 1)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("heads", [(4, 1, 1), (4, 4, 4), (1, 4, 4), (4, 1, 4), (4, 4, 1)])
+def test_attention_of_shared_heads(heads, masked):
+    q, k, v = (torch.randn(2, 10, h, 8).transpose(1, 2) for h in heads)
+    args = (q, k, v, torch.ones(2, 1, 10, 10, dtype=torch.bool) if masked else None)
+    (guessed,), real = guess(torch.ops.aten.scaled_dot_product_attention.default, args, {}), torch.nn.functional.scaled_dot_product_attention(*args)
+    assert (guessed.sizes, guessed.strides) == (tuple(real.shape), real.stride())
+    assert guess(torch.ops.aten._fused_sdp_choice.default, args, {}) == [torch._fused_sdp_choice(*args)]
+
+
 def test_every_rule_names_an_operator():
     for name in RULES:
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+
 from thruway.core.dtypes import FLOATS, LOW_FLOATS
 from thruway.core.sizes import mul
 from thruway.shapes.meta import TensorMeta
@@ -13,6 +15,8 @@ from thruway.shapes.rules.strides import Sizes, broadcast, preserved_strides
 
 Rule = Callable[..., object]
 MATH, FLASH = 0, 1
+_KEYS = torch.empty(1, 1, 2, 8, device="cpu")
+SHARES_ONE_HEAD = torch._fused_sdp_choice(torch.empty(1, 2, 2, 8, device="cpu"), _KEYS, _KEYS) == FLASH       # not in all versions
 
 
 def _check(q: TensorMeta, k: TensorMeta, v: TensorMeta, mask: TensorMeta | None, dropout: float, causal: bool, gqa: bool) -> Sizes:
@@ -45,7 +49,7 @@ def attention_choice(q: TensorMeta, k: TensorMeta, v: TensorMeta, mask: TensorMe
         return MATH
     if not (q.sizes[0] == k.sizes[0] == v.sizes[0]) or not (q.sizes[3] == k.sizes[3] == v.sizes[3]):
         return MATH
-    if k.sizes[1] != v.sizes[1] or (q.sizes[1] != k.sizes[1] and not enable_gqa):
+    if k.sizes[1] != v.sizes[1] or not (q.sizes[1] == k.sizes[1] or enable_gqa or SHARES_ONE_HEAD and k.sizes[1] == 1):
         return MATH
     if any(t.strides[-1] != 1 for t in (q, k, v)) or q.sizes[2] == 0 or k.sizes[2] == 0 or q.sizes[3] == 0:
         return MATH
