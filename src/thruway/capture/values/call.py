@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.refused import is_refused_module
+from thruway.capture.refused import BOOKKEEPING, is_refused_module
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
 from thruway.capture.values.base import (
@@ -109,8 +109,10 @@ def _real(state: State, value: Value) -> Any:
 
 def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwargs) -> Result:
     """A frame for the function with its arguments bound; for a generator function the suspended generator."""
-    code = function.code
-    if is_refused_module(function.namespace.real.get("__name__")):
+    code, module = function.code, function.namespace.real.get("__name__")
+    if (module, code.co_qualname) in BOOKKEEPING:
+        return Constant(None)
+    if is_refused_module(module):
         raise unsupported(state, "TW101", code.co_qualname)
     frame = Frame(code, function, state.program(code), function.namespace)
     bind_arguments(state, function, frame.locals, args, kwargs)
