@@ -256,6 +256,7 @@ def _input_node(state: State, value: TensorValue | SizeValue) -> torch.fx.Node:
     last = state.inputs[-1].node if state.inputs else state.graph._root
     with state.graph.inserting_after(last):
         node = state.graph.create_node("placeholder", _input_name(state, value))
+        node.target = node.name          # the parameter: unlike what was asked for, a name is there once
     state.inputs.append(Input(value, node))
     return node
 
