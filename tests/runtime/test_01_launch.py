@@ -104,6 +104,19 @@ def test_views_inside(loader):
     torch.testing.assert_close(run(x)[0], inner.T @ inner)
 
 
+@pytest.mark.parametrize("offset", [0, 3])
+def test_a_call_reads_a_view_of_an_input_that_starts_inside_its_storage(loader, offset):
+    steps = (
+        View(1, 0, TensorSpec("float32", (4, 2), (1, 4), offset=offset)),
+        View(2, 1, TensorSpec("float32", (2, 2), (4, 1), offset=1)),
+        Call("aten::mm", (SlotRef(1), SlotRef(2)), (), (3,)),
+    )
+    run = loader(launch_list((vector(16),), steps, (3,), 4))
+    x = torch.randn(40)[8:24]
+    view = x[offset:offset + 8].view(2, 4).T
+    torch.testing.assert_close(run(x)[0], view @ view.T[:, 1:3])
+
+
 def test_view_of_an_input_leaves_as_a_real_view(loader):
     run = loader(launch_list((matrix(3, 4),), (View(1, 0, TensorSpec("float32", (4,), (1,), offset=4)),), (1, 0), 2))
     x = torch.randn(5, 4)[1:4]

@@ -121,12 +121,11 @@ static int run_view(ViewStep *s, Frame *f, int grad_mode)
     TensorHandle base = tw_handle(f->object[s->base]), handle;
     if (tw_check(tw_shim.get_storage_offset(base, &offset), "the offset of a tensor"))
         return -1;
-    offset += s->elements;
     PyObject *view = NULL;
     if (s->leaves)
-        view = real_view(s, f->object[s->base], offset, grad_mode);
-    else if (!tw_check(tw_shim.reinterpret_tensor(base, s->layout.sizes.count, s->layout.sizes.at, s->layout.strides.at, offset, &handle), "a view"))
-        view = tw_wrap(handle);
+        view = real_view(s, f->object[s->base], offset + s->elements, grad_mode);
+    else if (!tw_check(tw_shim.reinterpret_tensor(base, s->layout.sizes.count, s->layout.sizes.at, s->layout.strides.at, s->elements, &handle), "a view"))
+        view = tw_wrap(handle);         /* whose offset counts from the base's first element */
     if (!view)
         return -1;
     Py_XSETREF(f->object[s->slot], view);
