@@ -23,12 +23,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS = {
     "smoke": ("time tiny 1", "time pointwise 64", "tests", "time transformer 1", "time resnet50 1", "time decoder 1"),
     "tests": ("tests",),
-    "main": ("rates", "time resnet50 1", "time resnet50 32", "time transformer 1", "time transformer 32", "time decoder 1", "time llama 1", "time bert 8",
-             "time decode 1", "time pointwise 64", "time tiny 1"),
+    "main": ("rates", "time pointwise 64", "time tiny 1", "time decode 1", "time transformer 1", "time transformer 32", "time decoder 1", "time llama 1",
+             "time bert 8", "time resnet50 1", "time resnet50 32"),
     "cold": tuple(f"cold {work} 1 thruway" for work in ("tiny", "resnet50", "transformer", "decoder")),
     "prepare": ("prepare",),
     "cases": ("cases",),
-    "profile": tuple(f"profile {work} 1" for work in ("transformer", "resnet50", "decoder", "decode")),
+    "profile": ("profile transformer 1", "profile resnet50 1", "profile decoder 1", "profile decode 1", "profile bert 8"),
 }
 
 MODES = {"torch": "default", "torch_ro": "reduce-overhead"}
@@ -151,7 +151,10 @@ def time_work(work, batch, seconds, peers):
     row["journal"] = [f"{e.kind}: {e.function}: {e.detail or e.reason}"[:400] for e in pipeline.journal.events
                       if e.kind not in ("stage", "cache_hit", "cache_miss", "capture")][:12]
     row["stages"] = [f"{e.stage}={e.seconds:.2f}" for e in pipeline.journal.events if e.kind == "stage" and e.seconds > 0.05][:20]
-    row["steps"] = [step_shares(each) for each in made][-1:]
+    try:
+        row["steps"] = [step_shares(each) for each in made][-1:]
+    except RuntimeError as error:
+        row["steps"] = str(error)[:200]
     return row
 
 

@@ -334,13 +334,14 @@ class _Printer:
             where = f"{where} + ({mask}).to(tl.int32) * 0"
         value = self.named(f"{value}.to({TYPES[buffer.dtype]})")
         self.forget(store.buffer)
+        inside = self.inside(store, mask)
         match store.mode:
             case "set":
                 if self.resident or not self.has_rows:
                     self.stored[store.buffer, store.index] = mask, value
-                self.emit(f"tl.store({where}, {value}, mask={mask})")
+                self.emit(f"tl.store({where}, {value}, mask={inside})")
             case "add" | "min" | "max" if has_atomic(store.mode, buffer.dtype):
-                self.emit(f"tl.atomic_{store.mode}({where}, {value}, mask={mask})")
+                self.emit(f"tl.atomic_{store.mode}({where}, {value}, mask={inside})")
             case _:
                 raise Unsupported("TW704", f"writing {buffer.dtype} with {store.mode} at computed places has no atomic on the GPU")
 
@@ -440,14 +441,25 @@ class _Printer:
         b = self.buffers[buffer]
         total: SizeLike = b.offset if b.alias is not None else 0
         computed = []
-        for coordinate, stride in zip(index, b.strides or (), strict=True):
+        for coordinate, stride, extent in zip(index, b.strides or (), b.sizes, strict=True):
             if isinstance(coordinate, int | sizes.Size):
                 total = sizes.add(total, sizes.mul(coordinate, stride))
             else:
-                computed.append(f"{self.value(coordinate, mask)} * {self.size(stride, True)}")
+                computed.append(f"{self.bounded(coordinate, extent, mask)} * {self.size(stride, True)}")
         text = " + ".join([self.size(total), *computed])
         spread = " + x * 0" if self.is_uniform(total, computed) else ""
         return f"p{self.pointers.index(buffer)} + ({text}){spread}"
+
+    def bounded(self, coordinate: Expr, extent: SizeLike, mask: str) -> str:
+        """A computed coordinate, kept inside: the check of an earlier kernel has only raised the flag, and nobody waited for it."""
+        name = self.value(coordinate, mask)
+        return name if isinstance(coordinate, CheckIndex) else self.named(f"tl.minimum(tl.maximum({name}, 0), {self.size(extent, True)} - 1)")
+
+    def inside(self, store: Store, mask: str) -> str:
+        """`mask`, without the elements whose computed place lies outside."""
+        unchecked = [(i, n) for i, n in zip(store.index, self.buffers[store.buffer].sizes) if not is_size(i) and not isinstance(i, CheckIndex)]
+        names = [(self.value(i, mask), self.size(n, True)) for i, n in unchecked]
+        return " & ".join([mask, *(f"({name} >= 0) & ({name} < {size})" for name, size in names)])
 
     def is_uniform(self, total: SizeLike, computed: list[str]) -> bool:
         """Whether an address is the same for the whole block, so that it must be spread to the block's shape."""
