@@ -121,6 +121,14 @@ def test_attention_of_shared_heads(heads, masked):
     assert guess(torch.ops.aten._fused_sdp_choice.default, args, {}) == [torch._fused_sdp_choice(*args)]
 
 
+@pytest.mark.parametrize("needed, averaged", [(False, True), (True, True), (True, False)])
+def test_multi_head_attention_gives_its_weights_where_they_are_needed(needed, averaged):
+    x, weight, square = torch.randn(2, 5, 8), torch.randn(24, 8), torch.randn(8, 8)
+    args = (x, x, x, 8, 2, weight, torch.randn(24), square, torch.randn(8), None, needed, averaged)
+    guessed, real = guess(torch.ops.aten._native_multi_head_attention.default, args, {}), torch.ops.aten._native_multi_head_attention.default(*args)
+    assert [g and (g.sizes, g.strides) for g in guessed] == [None if r is None else (tuple(r.shape), r.stride()) for r in real]
+
+
 def test_every_rule_names_an_operator():
     for name in RULES:
         try:

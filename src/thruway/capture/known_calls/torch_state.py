@@ -63,6 +63,7 @@ ROWS = {
     torch.overrides.has_torch_function: always(FALSE), torch.overrides.has_torch_function_unary: always(FALSE),
     torch.overrides.has_torch_function_variadic: always(FALSE), torch.overrides.is_tensor_like: lambda state, args, kwargs: boolean(
         not isinstance(args[0], Constant) and hasattr(args[0], "trace")),
+    torch._C._len_torch_dispatch_stack: always(Constant(0)),         # entries are for calls without modes; the trace's own do not count
     torch._C._log_api_usage_once: always(NONE), torch._assert: lambda state, args, kwargs: checked(state, args),
 }
 

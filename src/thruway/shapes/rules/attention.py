@@ -104,9 +104,22 @@ def _encoder_layer(x: TensorMeta, embed_dim: int, num_heads: int, qkv_weight: Te
     return fresh(x, x.sizes)
 
 
+def _multi_head(query: TensorMeta, key: TensorMeta, value: TensorMeta, embed_dim: int, num_head: int, qkv_weight: TensorMeta, qkv_bias: TensorMeta,
+                proj_weight: TensorMeta, proj_bias: TensorMeta, mask: TensorMeta | None = None, need_weights: bool = True,
+                average_attn_weights: bool = True, mask_type: int | None = None) -> tuple[TensorMeta, TensorMeta | None]:
+    """The result and the weights, which are None where nobody needs them."""
+    require(len(query.sizes) == 3 and query.sizes[-1] == embed_dim and embed_dim % num_head == 0, f"multi-head attention of {query.sizes}")
+    require(query.sizes[0] == key.sizes[0] and key.sizes == value.sizes and key.sizes[-1] == embed_dim, f"multi-head attention over {key.sizes}")
+    require(qkv_weight.sizes == (3 * embed_dim, embed_dim) and qkv_weight.dtype == query.dtype, "multi-head attention's weights")
+    batch, tokens, _ = query.sizes
+    weights = (batch, tokens, key.sizes[1]) if average_attn_weights else (batch, num_head, tokens, key.sizes[1])
+    return fresh(query, query.sizes), fresh(query, weights) if need_weights else None
+
+
 RULES: dict[str, Rule] = {
     "aten::scaled_dot_product_attention": _attention,
     "aten::_fused_sdp_choice": attention_choice,
     "aten::_scaled_dot_product_flash_attention_for_cpu": _flash_for_cpu,
     "aten::_transformer_encoder_layer_fwd": _encoder_layer,
+    "aten::_native_multi_head_attention": _multi_head,
 }
