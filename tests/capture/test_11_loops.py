@@ -140,3 +140,22 @@ def test_ten_thousand_iterations():
     SEEN.clear()
     assert torch.equal(compiled(torch.ones(2), 10_000), count(torch.ones(2), 10_000))
     assert len(SEEN) == 20_000 and thruway.metrics()["captures"] <= 5
+
+
+class Sliced(torch.nn.Module):
+    """ModuleList asks isinstance(…, Iterable), which Python 3.12 knows a metaclass of its own below."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers[:2]:
+            x = layer(x)
+        return x
+
+
+def test_a_slice_of_modules():
+    model, x = Sliced(), torch.ones(2, 4)
+    with torch.no_grad():
+        assert torch.allclose(thruway.compile(model, fullgraph=True)(x), model(x))
