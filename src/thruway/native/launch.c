@@ -390,7 +390,29 @@ static PyObject *bind_launch(PyObject *module, PyObject *args)
     Py_RETURN_TRUE;
 }
 
+/* look_at(list of tensors) → bytes that are equal where each is the same object at the same address with the same version */
+static PyObject *look_at_all(PyObject *module, PyObject *tensors)
+{
+    if (!PyList_Check(tensors) || !tw_tensors_ready())
+        return PyErr_Format(PyExc_TypeError, "look_at takes a list of tensors, once the core is bound");
+    Py_ssize_t count = PyList_GET_SIZE(tensors);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, count * 3 * (Py_ssize_t)sizeof(int64_t));
+    int64_t *words = bytes ? (int64_t *)PyBytes_AS_STRING(bytes) : NULL;
+    for (Py_ssize_t i = 0; bytes && i < count; i++) {
+        PyObject *tensor = PyList_GET_ITEM(tensors, i);
+        if (!tw_is_tensor(tensor)) {
+            Py_DECREF(bytes);
+            return PyErr_Format(PyExc_TypeError, "item %zd is no tensor", i);
+        }
+        words[3 * i] = (int64_t)(intptr_t)tensor;
+        words[3 * i + 1] = (int64_t)(intptr_t)tw_data(tw_handle(tensor));
+        words[3 * i + 2] = version_of(tensor);
+    }
+    return bytes;
+}
+
 static PyMethodDef functions[] = {
+    {"look_at", look_at_all, METH_O, "Identities, addresses and versions of tensors, as bytes."},
     {"bind_launch", bind_launch, METH_VARARGS, "Takes what launching needs of torch."},
     {NULL, NULL, 0, NULL},
 };

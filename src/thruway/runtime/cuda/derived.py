@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from thruway.runtime.load import native_core
+
 Make = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]
 
 
@@ -47,11 +49,13 @@ class KeptValues:
         self.references: list[weakref.ref] = []
         self.values: tuple[torch.Tensor, ...] = ()
         self.times = 0
+        core = native_core()
+        self.look_at: Callable[[list[torch.Tensor]], object] = core.look_at if core is not None else _look
         _steps.start()
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         weights = [inputs[i] for i in self.watched]
-        look = _look(weights)
+        look = (_steps.count, self.look_at(weights))
         if look != self.look:
             self._make_again(inputs, weights, look)
         return self.values
@@ -76,12 +80,12 @@ class KeptValues:
 
 
 def _look(weights: list[torch.Tensor]) -> tuple[object, ...]:
-    """Identities, addresses and versions (inference tensors have none), and the count of optimizer steps."""
+    """Identities, addresses and versions; inference tensors have none."""
     try:
         versions = list(map(_version, weights))
     except RuntimeError:
         versions = [-1 if w.is_inference() else w._version for w in weights]
-    return _steps.count, list(map(id, weights)), list(map(_address, weights)), versions
+    return list(map(id, weights)), list(map(_address, weights)), versions
 
 
 def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
