@@ -233,8 +233,10 @@ def test_whole_network(dtype):
     output = b(aten.linear.default, pooled, b.weight(b.rnd(3, 4)), b.weight(b.rnd(3)))
     result = after(b, [one.fn for one in (*GENERAL_PASSES, *CPU_PASSES)], output)
     steps = [str(n.target) for n in result.nodes if n.op == "call_function" and not n.meta.get("derived")]
-    assert steps.count(PLAIN) == 3 and steps.count(IN_PLACE) == 2 and len(steps) == 9, steps
-    assert open_composites(result, Context(CPU)) is result
+    assert steps[1:6] == [PLAIN, PLAIN, IN_PLACE, PLAIN, IN_PLACE], steps
+    opened = {"aten.mean.dim", "aten.view.default", "aten._to_copy.default", "aten.mul.Tensor", "aten.sum.dim_IntList", "aten.add.Tensor"}
+    assert set(steps[6:]) == opened - ({"aten._to_copy.default"} if dtype == torch.float32 else set()), steps       # a product of two rows: loops
+    assert [n.target for n in open_composites(result, Context(CPU)).nodes] == [n.target for n in result.nodes]
 
 
 def test_derived_values_are_the_weights_work_and_never_an_output():

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from math import gcd, prod
 from typing import Union
 
+from thruway.core.errors import Unsupported
+
 SizeLike = Union[int, "Size"]
 Bounds = tuple[int | None, int | None]
 Ranges = Mapping["Symbol", tuple[int | None, Union[int, "Size", None]]]
@@ -188,6 +190,7 @@ def product(sizes: Iterable[SizeLike]) -> SizeLike:
 
 def floordiv(a: SizeLike, b: SizeLike, ranges: Ranges | None = None) -> SizeLike:
     """a // b, split into an exact part and a rest that is dropped where `ranges` show 0 <= rest < b."""
+    _refuse_zero(b)
     if type(a) is int and type(b) is int:
         return a // b
     if b == 1 or a == 0:
@@ -208,6 +211,7 @@ def floordiv(a: SizeLike, b: SizeLike, ranges: Ranges | None = None) -> SizeLike
 
 def mod(a: SizeLike, b: SizeLike, ranges: Ranges | None = None) -> SizeLike:
     """a % b, less every multiple of b."""
+    _refuse_zero(b)
     if type(a) is int and type(b) is int:
         return a % b
     if b == 1 or a == 0:
@@ -226,6 +230,12 @@ def mod(a: SizeLike, b: SizeLike, ranges: Ranges | None = None) -> SizeLike:
     if isinstance(inner, Mod) and _are_positive(inner.right, b) and _split(inner.right, b)[1] == 0:
         return mod(inner.left, b, ranges)
     return atom(Mod(rest, b))
+
+
+def _refuse_zero(divisor: SizeLike) -> None:
+    """Python raises here, and so does eager where the user's code divides."""
+    if type(divisor) is int and divisor == 0:
+        raise Unsupported("TW604", "a size divided by 0")
 
 
 def _constant(size: SizeLike) -> int:
