@@ -1,0 +1,56 @@
+"""Kinds of inputs and outputs that whole models brought: names that differ in case, views into larger storages, results that are None."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import thruway
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch.manual_seed(0)
+    thruway.reset()
+
+
+def assert_compiled(function, *args):
+    compiled = thruway.compile(function)
+    with torch.no_grad():
+        wanted = function(*args)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(*args), wanted)
+    metrics = thruway.metrics()
+    assert (metrics["graphs"], metrics["graph_breaks"], metrics["eager"], metrics["bugs"]) == (1, 0, 0, 0)
+
+
+def test_arguments_whose_names_differ_in_case():
+    assert_compiled(lambda x, B, b, X: x * B + b - X, *(torch.randn(5) for _ in range(4)))
+
+
+@pytest.mark.parametrize("start", [0, 6])
+def test_operators_read_views_of_slices_where_they_start(start):
+    columns = torch.randn(2, 10, 10)[..., start:start + 4]
+    assert_compiled(lambda states, c: torch.matmul(states.transpose(1, 2), c.unsqueeze(-1)), torch.randn(2, 64, 10, 4), columns)
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_attention_with_and_without_its_weights(needed):
+    attention = nn.MultiheadAttention(32, 4, batch_first=True).eval()
+
+    def attend(x):
+        made, weights = attention(x, x, x, need_weights=needed)
+        return made + 1 if weights is None else (made, weights)
+
+    assert_compiled(attend, torch.randn(2, 5, 32))
+
+
+def test_a_convolution_of_a_transposed_sequence():
+    convolve = nn.Conv1d(64, 64, 3, padding=1, groups=4)
+    assert_compiled(lambda x: torch.relu(convolve(x.transpose(1, 2))) + 1, torch.randn(2, 20, 64))
+
+
+def test_attention_over_one_shared_head():
+    q, k, v = torch.randn(2, 10, 4, 8).transpose(1, 2), torch.randn(2, 1, 10, 8), torch.randn(2, 1, 10, 8)
+    assert_compiled(lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2) * 2, q, k, v)
