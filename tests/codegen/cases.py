@@ -320,6 +320,6 @@ def branch_value_inside_outer_work():
     d = Draft()
     d.input("x", 5, 300), d.input("a", 9), d.input("b", 9)
     inner = Within((Condition(I - 1, 3),), Load("a", (I - 1,), "float32"), Load("b", (I + 1,), "float32"), "float32")
-    scaled = op("mul", op("exp", inner), lit(2.0))
-    d.compute("o", (5, 300), Within((Condition(J - 7, 200),), op("add", d.at("x"), scaled), op("sub", d.at("x"), scaled), "float32"))
+    padded = Within((Condition(J - 7, 200),), d.at("x"), lit(0.0), "float32")
+    d.compute("o", (5, 300), op("add", padded, op("mul", op("exp", inner), lit(2.0))))
     return d.program("o"), [floats(5, 300), floats(9, seed=1), floats(9, seed=2)]
