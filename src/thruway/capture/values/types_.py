@@ -79,7 +79,8 @@ def _answers_plainly(wanted: type) -> bool:
     if wanted in (torch.nn.Parameter, torch.nn.Buffer):
         return True
     for base in type(wanted).__mro__:
-        if base not in PLAIN_METACLASSES and base.__module__ not in PURE_HOOKS and not base.__dict__.keys().isdisjoint(("__instancecheck__", "__subclasscheck__")):
+        has_hooks = not base.__dict__.keys().isdisjoint(("__instancecheck__", "__subclasscheck__"))
+        if has_hooks and base not in PLAIN_METACLASSES and base.__module__ not in PURE_HOOKS:
             return False
     return not isinstance(wanted, abc.ABCMeta) or _has_pure_hooks(wanted)
 
