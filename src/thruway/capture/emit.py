@@ -154,8 +154,13 @@ class Emitter:
     def size(self, value: SizeValue) -> str:
         """Python arithmetic on the numbers and tensor sizes that the symbols stand for."""
         if isinstance(value.size.node, FloatNode):
-            return self.number(value.size.node.expression)
+            return self.floating(value.size.node.expression)
         return self.number(bare(value.size))
+
+    def floating(self, expression: Any) -> str:
+        """A float, also where the expression is a size alone."""
+        text = self.number(expression)
+        return f"float{text}" if isinstance(expression, Size) else text
 
     def number(self, expression: Any) -> str:
         match expression:
@@ -164,9 +169,11 @@ class Emitter:
             case Element(node):
                 return f"{self.constant(number_in)}({self.output(node)})"
             case (function, one):
-                return f"(-{self.number(one)})"
+                return f"(-{self.floating(one)})"
+            case (operator.truediv, left, right):                      # of integers, it rounds once
+                return f"({self.number(left)} / {self.number(right)})"
             case (function, left, right):
-                return f"({self.number(left)} {SYMBOLS[function]} {self.number(right)})"
+                return f"({self.floating(left)} {SYMBOLS[function]} {self.floating(right)})"
             case Size():
                 return self.integer(expression)
             case _:

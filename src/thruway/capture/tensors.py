@@ -269,7 +269,9 @@ def _input_name(state: State, value: TensorValue) -> str:
 def size_node(state: State, value: SizeValue) -> Any:
     """The node that computes a symbolic number from numbers that are inputs and the sizes of inputs."""
     if isinstance(value.size.node, FloatNode):
-        return _float_node(state, value.size.node.expression)
+        expression = value.size.node.expression
+        node = _float_node(state, expression)
+        return _size_call(state, operator.mul, node, 1.0) if isinstance(expression, Size) else node
     return expression_node(state, bare(value.size))
 
 

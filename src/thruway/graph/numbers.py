@@ -150,10 +150,12 @@ class _Placing:
     def _copy(self, node: Node, copies: dict[Node, Any], places: dict[Node, Node]) -> Node:
         taken = [one for one in node.all_input_nodes if one in places and takes_number(node, one, self.kinds)]
         made = self.graph.node_copy(node, lambda one: self._cast(places[one], self.kinds[one], node) if one in taken else copies[one])
-        return self._rounded(made, node) if taken and node.target not in COMPARISONS else made
+        return self._rounded(made, node) if taken and node.target not in COMPARISONS | {operator.setitem} else made
 
     def _cast(self, scalar: Node, kind: type, user: Node) -> Node:
         """The 0-dim tensor in the dtype in which eager computes with the number."""
+        if user.target is operator.setitem:
+            return self.graph.call_method("to", (scalar, example_of(user.args[0]).dtype))
         result = example_of(user).dtype
         if user.target in COMPARISONS:
             tensor = next(one for one in user.args if isinstance(one, Node) and one not in self.kinds)
@@ -181,7 +183,9 @@ def example_of(node: Node) -> torch.Tensor:
 
 
 def takes_number(user: Node, node: Node, kinds: dict[Node, type]) -> bool:
-    """Whether `user` is arithmetic of a tensor and the number `node`."""
+    """Whether `user` is arithmetic of a tensor and the number `node`, or writes that float into a tensor."""
+    if user.target is operator.setitem:
+        return user.args[2] is node and kinds[node] is float
     if user.target not in ARITHMETIC | COMPARISONS or user in kinds or user.kwargs:
         return False
     left, right = user.args

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from thruway.bytecode.decode import Instruction
+from thruway.bytecode.resume import origin_of
 from thruway.capture.breaks import unsupported
 from thruway.capture.locals import LazyLocals
 from thruway.capture.state import Frame, Inline, State
@@ -91,7 +92,7 @@ def cell_content(state: State, cell: CellValue, name: str) -> Value:
 
 def load_deref(state: State, frame: Frame, ins: Instruction) -> None:
     cell = cell_of(frame, ins.value)
-    if ins.value in frame.code.co_cellvars and cell.content is None and cell.real is None:
+    if cell.content is None and cell.real is None and ins.value in origin_of(frame.code).code.co_cellvars:
         raise_unbound(state, ins.value)
     frame.stack.append(cell_content(state, cell, ins.value))
 

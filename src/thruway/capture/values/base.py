@@ -180,9 +180,16 @@ class SetValue(Value):
 
     def __init__(self, items: dict[Any, Value], source: Source | None = None, cls: type = set):
         super().__init__(source)
-        self.items, self.cls = items, cls
+        self.items, self.cls = items if source is not None else in_set_order(items), cls
         if cls is frozenset:
             self.exposed = False
+
+
+def in_set_order(items: dict[Any, Value]) -> dict[Any, Value]:
+    """Members in the order in which a set made of them gives them: that of their hashes. Objects keep theirs, since it hangs on addresses."""
+    if not all(isinstance(item, Constant) for item in items.values()):
+        return items
+    return {key: items[key] for key in set(items)}
 
 
 class CellValue(Value):

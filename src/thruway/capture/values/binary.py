@@ -185,7 +185,7 @@ def _set_operation(state: State, function: Callable[..., Any], left: Value, righ
     a, b = set_items(state, left), set_items(state, right)
     both = a | b
     keys = function(set(a), set(b))
-    return SetValue({key: both[key] for key in both if key in keys}, cls=left.cls if isinstance(left, SetValue) else set)
+    return SetValue({key: both[key] for key in keys}, cls=left.cls if isinstance(left, SetValue) else set)
 
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thruway.capture.state import State
-from thruway.capture.values.base import CellValue, ListValue, SetValue, UnreadList, Value
+from thruway.capture.values.base import CellValue, ListValue, SetValue, UnreadList, Value, in_set_order
 from thruway.capture.values.effect import record
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import remember_items
@@ -38,7 +38,7 @@ def add_member(state: State, target: SetValue, value: Value) -> None:
     key = key_of(state, value)
     if key not in target.items:
         remember_items(state, target)
-        target.items[key] = value
+        target.items = in_set_order(target.items | {key: value})
         if target.exposed:
             record(state, "add", target, value)
 
@@ -56,11 +56,14 @@ def remove_member(state: State, target: SetValue, value: Value) -> None:
 
 
 def write_cell(state: State, cell: CellValue, value: Value | None) -> None:
-    old = cell.content
+    """`value` None empties the cell: what the real one holds is then not its content any more."""
+    old = cell.content, cell.real
 
     def undo() -> None:
-        cell.content = old
+        cell.content, cell.real = old
     state.effects.remember(undo)
     cell.content = value
+    if value is None:
+        cell.real = None
     if cell.exposed:
         record(state, "cell_store", cell, *([value] if value is not None else []))

@@ -17,7 +17,7 @@ def size_operation(state: State, function: Callable[..., Any], *operands: Value)
     """`function(*operands)`, at least one of them a SizeValue."""
     try:
         return from_python(state, function(*(to_trace(one) for one in operands)))
-    except (Unsupported, TypeError, AttributeError):           # AttributeError: SymInt asks its node for an operation that it lacks
+    except (Unsupported, TypeError, AttributeError, RuntimeError):    # SymInt asks its node for what it lacks, or checks that a power is not negative
         known = [specialize(state, one).value if isinstance(one, SizeValue) else one.value for one in operands]
     except ArithmeticError as error:
         raise_real(state, error)
