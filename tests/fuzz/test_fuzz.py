@@ -10,7 +10,7 @@ from fuzz.compare import difference
 from fuzz.write import write_program
 
 PROGRAMS = sorted((Path(__file__).parent / "regressions").glob("*.py"))
-FRESH = 120                         # seeds 0 … 119: about forty seconds, the same programs in every run
+FRESH = 110                         # seeds 0 … 109: about forty seconds, the same programs in every run (117 does not end, in eager either)
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
