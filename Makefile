@@ -13,7 +13,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(
 .PHONY: demo test check smoke settings clean
 
 demo: $(VENV)/demo.stamp              ## the main job: eager beside compiled, in a table
-	$(BIN)/thruway bench --rounds 7 --seconds 4
+	$(BIN)/thruway bench --rounds 7 --seconds 3
 
 test: $(VENV)/test.stamp              ## every test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
