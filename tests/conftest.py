@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("THRUWAY_CHECK", "2")
+os.environ.setdefault("THRUWAY_VERIFY", "2")
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")      # Triton is its interpreter or its compiler for a whole process, from its import on
 if "THRUWAY_CACHE_DIR" not in os.environ:                             # neither the user's cache nor what an earlier run left

@@ -88,7 +88,7 @@ def _kernels(sources: GpuSources, kernels: GpuKernels, device: torch.device, mod
 
 def run_gpu_passes(graph: Graph, target: Target, journal: Journal, name: str, settings: Settings, derived_limit: int | None) -> Graph:
     context = Context(target, settings.numerics, derived_limit)
-    verify = verify_graph if settings.check > 1 else None
+    verify = verify_graph if settings.verify > 1 else None
 
     def report(stage: str, seconds: float, changed: bool, value: Graph) -> None:
         journal.add("stage", name, "" if changed else "(unchanged)", stage=stage, seconds=seconds)
@@ -103,7 +103,7 @@ def print_graph(
 ) -> GpuSources:
     """Loops, plan and Triton text of a graph whose derived values are inputs."""
     program = simplify(lower(graph, target, default_float))
-    if settings.check:
+    if settings.verify:
         verify_program(program)
     journal.offer("loops", name, lambda: show_program(program))
     plan: Plan = build_plan(program, target, settings)

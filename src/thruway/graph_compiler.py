@@ -45,6 +45,7 @@ from thruway.native import RegionFailed
 from thruway.runtime.load import load_artifact
 from thruway.runtime.plain import plain_region
 from thruway.schedule.build import build_plan
+from thruway.shapes.equal_sizes import unite
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import Facts
 
@@ -74,7 +75,8 @@ class GraphCompiler:
         self, placed: Placed, name: str, settings: Settings, machine: Machine, default_float: str, mode: str, facts: Facts,
     ) -> Callable[..., Any]:
         with self._stage("retrace", name, settings):
-            graph = retrace(placed.module, placed.metas, placed.weights, facts)
+            metas, facts = unite(placed.metas, facts)
+            graph = retrace(placed.module, metas, placed.weights, facts)
         if is_on_gpu(graph):
             refuse_assumed_sizes(facts)
             return compile_on_gpu(graph, machine.store, self.journal, name, settings, default_float, mode)
@@ -84,7 +86,7 @@ class GraphCompiler:
             return plain_region(graph, functools.partial(_run_operators, graph))
         with self._stage("lower", name, settings):
             program = simplify(lower(graph, machine.target, default_float))
-        if settings.check:
+        if settings.verify:
             verify_program(program)
         self.journal.offer("loops", name, lambda: show_program(program))
         with self._stage("plan", name, settings):
@@ -104,8 +106,8 @@ class GraphCompiler:
             raise Unsupported("TW803", f"THRUWAY_STOP asks to stop after {stage}")
 
     def _passes(self, graph: Graph, target: Target, facts: Facts, name: str, settings: Settings) -> Graph:
-        context = Context(target, settings.numerics, _derived_limit(), owns_graph=settings.check < 2)
-        verify = functools.partial(verify_graph, facts=facts) if settings.check > 1 else None
+        context = Context(target, settings.numerics, _derived_limit(), owns_graph=settings.verify < 2)
+        verify = functools.partial(verify_graph, facts=facts) if settings.verify > 1 else None
 
         def report(stage: str, seconds: float, changed: bool, value: Graph) -> None:
             self.journal.add("stage", name, "" if changed or context.owns_graph else "(unchanged)", stage=stage, seconds=seconds)

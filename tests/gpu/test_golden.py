@@ -66,7 +66,7 @@ def sources_of(module: nn.Module, args: tuple):
         assert not captured.break_reasons
         graph = on_paper(retrace(captured.graph, [each.meta for each in captured.inputs], [each.weight for each in captured.inputs]))
     journal = Journal()
-    split = split_derived(run_gpu_passes(graph, TARGET, journal, "golden", Settings(check=2), None))
+    split = split_derived(run_gpu_passes(graph, TARGET, journal, "golden", Settings(verify=2), None))
     return split, print_graph(split.main, TARGET, "cuda:0", Settings(), "float32", journal, "golden")
 
 
