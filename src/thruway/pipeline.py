@@ -170,7 +170,9 @@ class CompiledFunction:
         """One capture; continuations after a break become compiled functions of their own."""
         settings = replace(settings, error_on_break=self._is_strict(settings))
         try:
-            captured = capture(self.function, arguments, read_state(), settings, dynamic, self.continuations, self.is_continuation)
+            captured = capture(self.function, arguments, read_state(), settings, dynamic, self.continuations, self.is_continuation,
+                               self.continuations.hides_compiling)
+            self.continuations.hides_compiling |= captured.hides_compiling
         except Unsupported as failure:
             if dynamic and failure.reason.code == NO_RULE:
                 raise _TooDynamic(failure.reason.what) from failure
@@ -213,7 +215,7 @@ class CompiledFunction:
 
     def _note_captured(self, captured: Captured) -> None:
         for reason in captured.break_reasons:
-            journal.add("graph_break", self.name, reason=reason, where=reason.where)
+            journal.add("graph_break" if captured.finish else "eager", self.name, reason=reason, where=reason.where)
         journal.offer("captured", self.name, lambda: str(captured.graph.graph) if captured.graph else "(no graph)")
         journal.offer("guards", self.name, lambda: show_guards(captured.guards))
 
@@ -378,6 +380,7 @@ class Continuations:
 
     def __init__(self, options: CompileOptions):
         self.options = options
+        self.hides_compiling = False                             # what code of this family hears that asks whether it is being compiled
         self.made: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, function: FunctionType) -> Any:

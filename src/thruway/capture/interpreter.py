@@ -9,7 +9,7 @@ from thruway.bytecode.decode import ExceptionRange, decode
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes import HANDLERS
 from thruway.capture.state import Frame, Inline, Marker, Return, State, UserRaise, Yield
-from thruway.capture.values.base import Constant, GeneratorValue, ObjectValue, Value
+from thruway.capture.values.base import NONE, Constant, GeneratorValue, ObjectValue, Value
 from thruway.capture.values.attribute import set_slot
 from thruway.capture.values.call import call
 from thruway.capture.values.errors import raise_error
@@ -203,5 +203,5 @@ def resume_generator(state: State, generator: GeneratorValue, sent: Value, throw
     finally:
         generator.running = False
     if generator.finished:
-        raise_error(state, StopIteration, value)
+        raise_error(state, StopIteration, *(() if value is NONE else (value,)))
     return value

@@ -10,18 +10,22 @@ from typing import Any
 
 import torch
 import torch.nn.functional
+from torch.utils._device import _device_constructors
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.eager_errors import eager_error
 from thruway.capture.state import Input, State
 from thruway.capture.values.base import (
     Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.constants import from_python, make_tuple, specialize
+from thruway.capture.values.errors import raise_real
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol
 from thruway.frame.source import show
 from thruway.shapes.floats import Element, FloatInput, FloatNode
 from thruway.shapes.nodes import make_node
+from thruway.shapes.refuse import ILL_SHAPED
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceTensor
 
@@ -94,6 +98,8 @@ class NotTensorArguments(Exception):
 
 def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """Runs `target` on trace tensors and records it. None where an argument is of another kind (a Python callable, say)."""
+    if state.devices and target in _device_constructors() and _has_no_device(kwargs):
+        kwargs = kwargs | {"device": Constant(state.devices[-1])}
     if target not in TAKES_FLOATS:
         args, kwargs = [without_floats(state, a) for a in args], {k: without_floats(state, v) for k, v in kwargs.items()}
     try:
@@ -104,6 +110,11 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
     writes = state.writes
     result = run_trace(state, target, trace_args, trace_kwargs)
     return record_result(state, target, args, kwargs, result, state.writes != writes)
+
+
+def _has_no_device(kwargs: dict[str, Value]) -> bool:
+    given = kwargs.get("device")
+    return given is None or isinstance(given, Constant) and given.value is None
 
 
 def without_floats(state: State, value: Value) -> Value:
@@ -117,13 +128,17 @@ def without_floats(state: State, value: Value) -> Value:
 
 
 def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
-    """The call over metadata. Torch's refusal (a wrong shape, a missing rule) leaves the stretch to eager, which raises what it raises."""
+    """The call over metadata. What eager raises too is raised in the user's code; other refusals leave the stretch to eager."""
     try:
         return target(*args, **kwargs)
     except Unsupported as error:
         reason = error.reason
+        if reason.code == ILL_SHAPED and (raised := eager_error(target, args, kwargs)) is not None:
+            raise_real(state, raised)
         raise Unsupported(reason.code, reason.what, reason.hint, reason.where or state.where()) from error
     except Exception as error:
+        if (raised := eager_error(target, args, kwargs)) is not None:
+            raise_real(state, raised)
         name = getattr(target, "__name__", str(target))
         raise unsupported(state, "TW112", name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
 

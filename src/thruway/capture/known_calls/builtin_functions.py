@@ -17,7 +17,7 @@ from thruway.capture.values.base import (
 from thruway.capture.values.binary import binary, unary
 from thruway.capture.values.call import call, call_pure, run_inline
 from thruway.capture.values.compare import boolean, compare, contains, identical
-from thruway.capture.values.errors import raise_error
+from thruway.capture.values.errors import raise_as_python_does
 from thruway.capture.values.length import length_of
 from thruway.capture.values.iterate import Exhausted, items_of, iterator_of, next_value
 from thruway.capture.values.order import sort_values
@@ -41,14 +41,14 @@ def total(state: State, args: Args, kwargs: Kwargs) -> Value:
     return result
 
 
-def _extreme(symbol: str, function: Any, torch_name: str):
+def _extreme(symbol: str, function: Any):
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
         key = kwargs.get("key")
         items = items_of(state, args[0]) if len(args) == 1 else args
         if not items:
             if "default" in kwargs:
                 return kwargs["default"]
-            raise_error(state, ValueError, f"{torch_name}() iterable argument is empty")
+            raise_as_python_does(state, lambda: function(()))
         best = items[0]
         best_key = _keyed(state, key, best)
         for item in items[1:]:
@@ -136,7 +136,7 @@ def _effect(function: Any):
 
 
 ROWS = {
-    len: length, sum: total, min: _extreme("<", min, "min"), max: _extreme(">", max, "max"), any: any_of, all: all_of, sorted: sorted_list,
+    len: length, sum: total, min: _extreme("<", min), max: _extreme(">", max), any: any_of, all: all_of, sorted: sorted_list,
     abs: absolute, round: rounded, divmod: divided, pow: power, id: identity_number,
     operator.add: _operator("+"), operator.sub: _operator("-"), operator.mul: _operator("*"), operator.truediv: _operator("/"),
     operator.floordiv: _operator("//"), operator.mod: _operator("%"), operator.pow: _operator("**"), operator.matmul: _operator("@"),

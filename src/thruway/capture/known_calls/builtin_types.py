@@ -11,7 +11,7 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.known_calls.torch_tensors import item
 from thruway.capture.opcodes.stack import cell_content
-from thruway.capture.state import Inline, State
+from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
     NONE, CellValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, SuperValue,
@@ -19,6 +19,7 @@ from thruway.capture.values.base import (
 )
 from thruway.capture.values.call import call, call_pure, construct_plain
 from thruway.capture.values.compare import boolean
+from thruway.capture.values.errors import raise_error
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import write_key
@@ -70,7 +71,19 @@ def pairs_of(state: State, value: Value) -> list[tuple[Value, Value]]:
         or isinstance(value, Constant) and isinstance(value.value, types.MappingProxyType)
     if is_mapping:
         return mapping_items(state, value)
-    return [tuple(items_of(state, pair)) for pair in items_of(state, value)]
+    return [_pair(state, i, pair) for i, pair in enumerate(items_of(state, value))]
+
+
+def _pair(state: State, index: int, value: Value) -> tuple[Value, Value]:
+    try:
+        pair = items_of(state, value)
+    except UserRaise as raised:
+        if raised.value.cls.value is not TypeError:
+            raise
+        raise_error(state, TypeError, f"cannot convert dictionary update sequence element #{index} to a sequence")
+    if len(pair) != 2:
+        raise_error(state, ValueError, f"dictionary update sequence element #{index} has length {len(pair)}; 2 is required")
+    return pair[0], pair[1]
 
 
 def new_default_dict(state: State, args: Args, kwargs: Kwargs) -> Value:
@@ -185,6 +198,7 @@ def no_effect(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 def exception_init(state: State, args: Args, kwargs: Kwargs) -> Value:
     args[0].new_args = tuple(args[1:])
+    args[0].slots.update(kwargs)                 # name, obj, path
     return NONE
 
 

@@ -6,6 +6,7 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
+from thruway.capture.breaks import unsupported
 from thruway.capture.known_calls.builtin_functions import length
 from thruway.capture.known_calls.builtin_types import fill_dict
 from thruway.capture.state import Inline, State
@@ -228,6 +229,17 @@ def set_remove(state: State, target: SetValue, value: Value) -> None:
     remove_member(state, target, value)
 
 
+def set_pop(state: State, target: SetValue) -> Value:
+    """Which one of several members comes depends on the set's history."""
+    if not target.items:
+        raise_error(state, KeyError, "pop from an empty set")
+    if len(target.items) > 1:
+        raise unsupported(state, "TW101", "set.pop")
+    (member,) = target.items.values()
+    remove_member(state, target, member)
+    return member
+
+
 def set_update(state: State, target: SetValue, *others: Value) -> None:
     for other in others:
         update_set(state, target, items_of(state, other))
@@ -277,7 +289,7 @@ DICT = {"get": dict_get, "setdefault": dict_setdefault, "pop": dict_pop, "popite
         "keys": view("keys"), "values": view("values"), "items": view("items")}
 FROZENSET = {"union": set_union, "intersection": set_intersection, "difference": set_difference, "issubset": set_issubset,
              "issuperset": set_issuperset, "isdisjoint": set_isdisjoint, "copy": set_copy}
-SET = FROZENSET | {"add": add_member, "discard": set_discard, "remove": set_remove, "update": set_update, "clear": set_clear}
+SET = FROZENSET | {"add": add_member, "discard": set_discard, "remove": set_remove, "update": set_update, "pop": set_pop, "clear": set_clear}
 SLOTS: dict[str, Callable[..., Any]] = {
     "__getitem__": get_item, "__setitem__": set_item, "__delitem__": delete_item,
     "__contains__": lambda state, target, item: boolean(contains(state, target, item)),

@@ -11,11 +11,11 @@ from thruway.capture.known_calls.plain_iterators import PLAIN
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
-    FALSE, NONE, Constant, ListValue, ObjectValue, SizeValue, TupleValue, Value,
+    FALSE, NONE, Constant, GeneratorValue, ListValue, ObjectValue, SizeValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call, call_pure, run_inline
 from thruway.capture.values.constants import as_python, specialize
-from thruway.capture.values.errors import raise_error
+from thruway.capture.values.errors import raise_as_python_does, raise_error
 from thruway.capture.values.generators import advance, made_inside, throw
 from thruway.capture.values.iterate import EnumerateIterator, Exhausted, ListIterator, RangeIterator, RowIterator, items_of, iterator_of, next_value
 from thruway.capture.values.iterators import iterator_at, range_iterator
@@ -33,6 +33,8 @@ def new_iterator(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def next_item(state: State, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], GeneratorValue) and len(args) == 1:
+        return advance(state, args[0])              # its StopIteration has what it returned
     try:
         return next_value(state, args[0])
     except Exhausted:
@@ -61,7 +63,7 @@ def zipped(state: State, args: Args, kwargs: Kwargs) -> Value:
         return RowIterator(None, inner)
     rows = [list(each(state, one)) for one in inner]
     if len({len(row) for row in rows}) > 1:
-        raise_error(state, ValueError, "zip() arguments have different lengths")
+        raise_as_python_does(state, lambda: list(zip(*map(range, map(len, rows)), strict=True)))
     return ListIterator(TupleValue(tuple(TupleValue(row) for row in zip(*rows))))
 
 

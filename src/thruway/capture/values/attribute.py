@@ -13,13 +13,13 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.values.base import (
-    NONE, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, MethodValue, ObjectValue, PartialValue, SliceValue, SuperValue, TensorValue,
-    TupleValue, Value,
+    FALSE, NONE, TRUE, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, MethodValue, ObjectValue, PartialValue, SliceValue,
+    SuperValue, TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call, run_inline
-from thruway.capture.values.constants import from_python
+from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.effect import record
-from thruway.capture.values.errors import raise_error
+from thruway.capture.values.errors import raise_as_python_does, raise_error, raise_missing
 from thruway.capture.values.mapping import delete_key, read_key, write_key
 from thruway.capture.values.namespace import module_namespace, write_global
 from thruway.capture.values.tensor_attribute import tensor_attribute
@@ -48,7 +48,7 @@ def find_attribute(state: State, value: Value, name: str) -> Value | None:
 
 
 def _missing(state: State, value: Value, name: str) -> Result:
-    raise_error(state, AttributeError, f"'{type_value(state, value).value.__name__}' object has no attribute '{name}'")
+    raise_missing(state, value, name, type_value(state, value).value)
 
 
 def _read_object(state: State, value: ObjectValue, name: str) -> Result:
@@ -191,6 +191,8 @@ def _bind_slot(state: State, found: types.MemberDescriptorType, owner: Value | N
     if owner is None or not isinstance(owner, ObjectValue):
         return Constant(found)
     held = owner.slots.get(name)
+    if held is None and owner.real is None and issubclass(owner.cls.value, BaseException):
+        return _exception_field(state, found, owner)
     if held is None and owner.real is not None:
         try:
             real = found.__get__(owner.real)
@@ -199,6 +201,24 @@ def _bind_slot(state: State, found: types.MemberDescriptorType, owner: Value | N
             return None
         held = owner.slots[name] = wrap(state, real, Attr(owner.source, name))
     return held
+
+
+def _exception_field(state: State, found: types.MemberDescriptorType, owner: ObjectValue) -> Value | None:
+    """A field of a builtin exception, as its constructor fills it."""
+    if found.__name__ == "__suppress_context__":
+        return boolean_constant("__cause__" in owner.slots)
+    if found is StopIteration.value or found is SystemExit.code:
+        return owner.new_args[0] if len(owner.new_args) == 1 else TupleValue(owner.new_args) if owner.new_args else NONE
+    if found.__objclass__ in (AttributeError, NameError):
+        raise unsupported(state, "TW102", found.__name__, owner.cls.value.__name__)          # Python fills it where the error passes
+    try:
+        return from_python(state, found.__get__(found.__objclass__(*(as_python(state, one) for one in owner.new_args))))
+    except (NotConstant, TypeError):
+        raise unsupported(state, "TW102", found.__name__, owner.cls.value.__name__) from None
+
+
+def boolean_constant(flag: bool) -> Constant:
+    return TRUE if flag else FALSE
 
 
 def _bind_getset(state: State, found: types.GetSetDescriptorType, owner: Value | None, cls: Constant, name: str) -> Result:
@@ -464,6 +484,8 @@ def set_attribute(state: State, value: Value, name: str, new: Value) -> Result |
             return write_global(state, space, name, new)
         case TensorValue():
             return set_tensor_attribute(state, value, name, new)
+        case Constant() if type(value.value) in LEAVES or value.value is None:
+            raise_as_python_does(state, lambda: setattr(value.value, name, None))
     raise unsupported(state, "TW106", f"attribute {name} of {type_value(state, value).value.__name__}")
 
 
@@ -523,8 +545,8 @@ def delete_attribute(state: State, value: Value, name: str) -> Result | None:
         hook = state.type_lookup(value.cls, "__delattr__")
         if hook is object.__delattr__:
             attributes = instance_dict(state, value)
-            if read_key(state, attributes, name) is None:
-                raise_error(state, AttributeError, name)
+            if attributes is None or read_key(state, attributes, name) is None:
+                _missing(state, value, name)
             delete_key(state, attributes, name, Constant(name))
             return None
         if isinstance(hook, types.FunctionType):

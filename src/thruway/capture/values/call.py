@@ -6,7 +6,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -18,7 +18,7 @@ from thruway.capture.values.base import (
     CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, TupleValue, Value,
 )
 from thruway.capture.values.constants import NotConstant, as_python, from_python
-from thruway.capture.values.errors import raise_error, raise_real
+from thruway.capture.values.errors import raise_as_python_does, raise_error, raise_real
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import function_cells, function_defaults, function_keyword_defaults, wrap
 from thruway.core.marks import ALLOWED, CONSTANT, DISABLED, disabled_reason, is_marked
@@ -138,18 +138,38 @@ def bind_arguments(state: State, function: FunctionValue, into: dict[str, Value]
     for name, value in kwargs.items():
         if name in keyword_names and name not in names[:code.co_posonlyargcount]:
             if name in into:
-                raise_error(state, TypeError, f"{code.co_qualname}() got multiple values for argument '{name}'")
+                raise_signature_error(state, function, args, kwargs)
             into[name] = value
         elif code.co_flags & CO_VARKEYWORDS:
             extra[name] = value
         else:
-            raise_error(state, TypeError, f"{code.co_qualname}() got an unexpected keyword argument '{name}'")
-    _bind_rest(state, function, into, args, extra)
-    if len(into) < len(names):
-        _bind_defaults(state, function, into)
+            raise_signature_error(state, function, args, kwargs)
+    if not _bind_rest(function, into, args, extra) or len(into) < len(names) and not _bind_defaults(state, function, into):
+        raise_signature_error(state, function, args, kwargs)
 
 
-def _bind_rest(state: State, function: FunctionValue, into: dict[str, Value], args: list[Value], extra: Kwargs) -> None:
+def raise_signature_error(state: State, function: FunctionValue, args: list[Value], kwargs: Kwargs) -> NoReturn:
+    """The TypeError of a call that does not fit the function's parameters, as Python words it."""
+    code, count = function.code, function.code.co_argcount
+    names = list(code.co_varnames[:count + code.co_kwonlyargcount])
+    first_default = count - len(function_defaults(state, function))
+    with_default = function_keyword_defaults(state, function).keys() | names[first_default:count]
+    parameters = [f"{name}=None" if name in with_default else name for name in names]
+    if code.co_posonlyargcount:
+        parameters.insert(code.co_posonlyargcount, "/")
+    if code.co_kwonlyargcount or code.co_flags & CO_VARARGS:
+        parameters.insert(count + bool(code.co_posonlyargcount), "*_rest" if code.co_flags & CO_VARARGS else "*")
+    if code.co_flags & CO_VARKEYWORDS:
+        parameters.append("**_more")
+    space: dict[str, Any] = {}
+    exec(f"def stand_in({', '.join(parameters)}): pass", space)
+    stand_in = space["stand_in"]
+    stand_in.__code__ = stand_in.__code__.replace(co_qualname=code.co_qualname)
+    stand_in.__qualname__ = code.co_qualname
+    raise_as_python_does(state, lambda: stand_in(*args, **kwargs))
+
+
+def _bind_rest(function: FunctionValue, into: dict[str, Value], args: list[Value], extra: Kwargs) -> bool:
     code = function.code
     count = code.co_argcount
     slot = count + code.co_kwonlyargcount
@@ -157,12 +177,13 @@ def _bind_rest(state: State, function: FunctionValue, into: dict[str, Value], ar
         into[code.co_varnames[slot]] = TupleValue(tuple(args[count:]))
         slot += 1
     elif len(args) > count:
-        raise_error(state, TypeError, f"{code.co_qualname}() takes {count} positional arguments but {len(args)} were given")
+        return False
     if code.co_flags & CO_VARKEYWORDS:
         into[code.co_varnames[slot]] = DictValue({k: (Constant(k), v) for k, v in extra.items()})
+    return True
 
 
-def _bind_defaults(state: State, function: FunctionValue, into: dict[str, Value]) -> None:
+def _bind_defaults(state: State, function: FunctionValue, into: dict[str, Value]) -> bool:
     code = function.code
     count, names = code.co_argcount, code.co_varnames
     lacking = [i for i in range(count) if names[i] not in into]
@@ -171,14 +192,15 @@ def _bind_defaults(state: State, function: FunctionValue, into: dict[str, Value]
         for i in lacking:
             at = i - (count - len(defaults))
             if at < 0:
-                raise_error(state, TypeError, f"{code.co_qualname}() missing 1 required positional argument: '{names[i]}'")
+                return False
             into[names[i]] = defaults[at]
     for name in names[count:count + code.co_kwonlyargcount]:
         if name not in into:
             defaults = function_keyword_defaults(state, function)
             if name not in defaults:
-                raise_error(state, TypeError, f"{code.co_qualname}() missing 1 required keyword-only argument: '{name}'")
+                return False
             into[name] = defaults[name]
+    return True
 
 
 def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwargs) -> Result:
@@ -197,6 +219,8 @@ def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwa
         raise unsupported(state, "TW101", target.__qualname__)
     if is_pure(target, args):
         return call_pure(state, target, args, kwargs)
+    if not callable(target):
+        raise_error(state, TypeError, f"'{type(target).__name__}' object is not callable")
     raise unsupported(state, "TW101", getattr(target, "__qualname__", repr(target)))
 
 

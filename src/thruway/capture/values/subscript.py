@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import types
+from typing import NoReturn
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State
@@ -154,7 +155,17 @@ def set_item(state: State, value: Value, key: Value, new: Value) -> Result | Non
                 return call(state, wrap(state, found, class_attribute_source(value.cls, "__setitem__"), True), [value, key, new], {})
             if found is not MISSING and value.storage is not None:
                 return set_item(state, value.storage, key, new)
-    raise unsupported(state, "TW106", f"an item of {python_type(value).__name__}")
+    return _refuse_item(state, value, "does not support item assignment")
+
+
+def _refuse_item(state: State, value: Value, why: str) -> NoReturn:
+    cls = python_type(value)
+    if cls in IMMUTABLE or isinstance(value, TupleValue):
+        raise_error(state, TypeError, f"'{cls.__name__}' object {why}")
+    raise unsupported(state, "TW106", f"an item of {cls.__name__}")
+
+
+IMMUTABLE = (int, float, complex, bool, str, bytes, range, type(None), set, frozenset)
 
 
 def _set_tensor_item(state: State, value: TensorValue, key: Value, new: Value) -> None:
@@ -194,4 +205,4 @@ def delete_item(state: State, value: Value, key: Value) -> Result | None:
                 return call(state, wrap(state, found, class_attribute_source(value.cls, "__delitem__"), True), [value, key], {})
             if found is not MISSING and value.storage is not None:
                 return delete_item(state, value.storage, key)
-    raise unsupported(state, "TW106", f"an item of {python_type(value).__name__}")
+    return _refuse_item(state, value, "doesn't support item deletion")

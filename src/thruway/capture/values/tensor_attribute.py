@@ -13,7 +13,7 @@ from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch, record_result, run_trace
 from thruway.capture.values.base import NONE, Constant, MethodValue, TensorValue, Value
 from thruway.capture.values.constants import from_python
-from thruway.capture.values.errors import raise_error
+from thruway.capture.values.errors import raise_missing
 from thruway.capture.wrap import wrap
 from thruway.frame.source import Attr, Grad
 
@@ -35,7 +35,7 @@ def tensor_attribute(state: State, value: TensorValue, name: str) -> Value | Inl
     if found is None:
         if value.source is not None:
             state.guard("has_not", value.source, name)
-        raise_error(state, AttributeError, f"'{'Tensor' if value.real is None else type(value.real).__name__}' object has no attribute '{name}'")
+        raise_missing(state, value, name, torch.Tensor if value.real is None else type(value.real))
     raise unsupported(state, "TW102", name, "Tensor")
 
 

@@ -1,0 +1,88 @@
+"""The error that eager raises where torch refuses a call over metadata, found by making the call on small stand-ins.
+
+Only an error that does not hang on elements counts: the call is made twice, on zeros and on ones, and must fail alike. It is then an
+exception of the user's own program, which an `except` of theirs may catch inside the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from thruway.shapes.floats import FloatNode
+from thruway.shapes.names import torch_dtype
+from thruway.shapes.trace_tensor import TraceTensor
+
+LARGEST = 1 << 26            # bytes of one stand-in
+
+
+class _NoStandIn(Exception):
+    """Internal: an argument has none."""
+
+
+def eager_error(target: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Exception | None:
+    """What `target` raises for tensors with the metadata of these TraceTensors; None where it does not, or not always the same.
+    Symbolic sizes and numbers in it are looked at, so that guards then hold them."""
+    random = torch.random.get_rng_state()
+    try:
+        with _disable_current_modes():
+            errors = [_error_on(fill, target, args, kwargs) for fill in (0, 1)]
+    except _NoStandIn:
+        return None
+    finally:
+        torch.random.set_rng_state(random)
+    first, second = errors
+    return first if first is not None and type(first) is type(second) and str(first) == str(second) else None
+
+
+def _error_on(fill: int, target: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Exception | None:
+    stand_ins: dict[int, torch.Tensor] = {}
+    real_args = [_stand_in(each, fill, stand_ins) for each in args]
+    real_kwargs = {name: _stand_in(each, fill, stand_ins) for name, each in kwargs.items()}
+    try:
+        target(*real_args, **real_kwargs)
+    except Exception as error:
+        return error
+    return None
+
+
+def _stand_in(value: Any, fill: int, made: dict[int, torch.Tensor]) -> Any:
+    if isinstance(value, TraceTensor):
+        if id(value) not in made:
+            made[id(value)] = _tensor(value, fill)
+        return made[id(value)]
+    if type(value) in (list, tuple, torch.Size):
+        return type(value)(_stand_in(one, fill, made) for one in value)
+    if isinstance(value, slice):
+        return slice(*(_stand_in(one, fill, made) for one in (value.start, value.stop, value.step)))
+    if isinstance(value, dict):
+        return {key: _stand_in(one, fill, made) for key, one in value.items()}
+    if isinstance(value, torch.SymInt | torch.SymFloat):
+        return _number(value)
+    return value
+
+
+def _number(value: torch.SymInt | torch.SymFloat) -> int | float:
+    if isinstance(value.node, FloatNode) and value.node.is_element():
+        raise _NoStandIn
+    return int(value) if isinstance(value, torch.SymInt) else float(value)
+
+
+def _tensor(trace: TraceTensor, fill: int) -> torch.Tensor:
+    sizes, strides = [int(n) for n in trace.shape], [int(n) for n in trace.stride()]
+    dtype = torch_dtype(trace._meta.dtype)
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides)) if all(sizes) else 0
+    if trace.device.type != "cpu" or extent * dtype.itemsize > LARGEST:
+        raise _NoStandIn
+    with torch.no_grad():
+        made = torch.empty_strided(sizes, strides, dtype=dtype)
+        made.untyped_storage().fill_(fill)
+    if trace.requires_grad:
+        made.requires_grad_()
+    if trace.is_leaf:
+        return made
+    with torch.enable_grad():
+        return made.view_as(made)

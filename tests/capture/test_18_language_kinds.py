@@ -1,0 +1,135 @@
+"""Kinds of programs from public bug reports: errors caught inside, dict views, cached helpers, random draws."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from whole.assert_same import assert_same
+
+import thruway
+
+
+def described(error):
+    return type(error).__name__, str(error), error.args, type(error.__context__).__name__
+
+
+def caught(call):
+    """A function that gives what `call` raises beside a computation."""
+    def function(x):
+        try:
+            y = call(x)
+        except Exception as error:
+            return x + 1, described(error)
+        return y
+    return function
+
+
+REFUSED = {
+    "dim": lambda x: x.sum(dim=5),
+    "matmul": lambda x: x @ x,
+    "view": lambda x: x.view(5),
+    "broadcast": lambda x: x + torch.ones(7),
+    "index": lambda x: x[10],
+    "cat": lambda x: torch.cat([x, torch.ones(2, 3, 4)]),
+    "convolution": lambda x: torch.conv2d(x, x),
+    "keyword": lambda x: x.sum(dimension=1),
+    "empty image": lambda x: F.interpolate(x.new_zeros(1, 2, 0, 2), size=(4, 3), mode="bilinear"),
+    "in place": lambda x: x.add_(torch.ones(7)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_torch_refuses_is_an_exception_inside(name):
+    assert_same(caught(REFUSED[name]), torch.arange(6.0).reshape(2, 3), graphs=1, breaks=0)
+
+
+CONSTANT_ERRORS = {
+    "list": lambda x: [1, 2][5], "key": lambda x: {}["k"], "division": lambda x: 1 / 0, "int": lambda x: int("x"), "float": lambda x: float("x"),
+    "max": lambda x: max([]), "pop": lambda x: [].pop(), "set": lambda x: set().pop(), "remove": lambda x: [1].remove(3), "next": lambda x: next(iter(())),
+    "call": lambda x: (lambda a, b: a)(1), "many": lambda x: (lambda a: a)(1, 2, 3), "keyword": lambda x: (lambda a: a)(b=1), "number": lambda x: 3 .real(),
+    "zip": lambda x: list(zip([1], [1, 2], strict=True)), "dict": lambda x: dict([1]), "short": lambda x: dict([(1,)]),
+    "write": lambda x: (1, 2).__class__.__setitem__, "attribute": lambda x: x.nothing, "shape": lambda x: [a for a, b, c in [x.shape]],
+    "sort": lambda x: sorted([1, "a"]), "join": lambda x: "".join([1]), "compare": lambda x: 1 < "a", "format": lambda x: "%d" % "x",
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT_ERRORS)
+def test_errors_of_builtins_keep_their_words(name):
+    assert_same(caught(CONSTANT_ERRORS[name]), torch.arange(6.0).reshape(2, 3), graphs=1, breaks=0)
+
+
+def fields(x):
+    found = []
+    for key in (1, 2, 3):
+        try:
+            if key == 1:
+                next(iter(()))
+            elif key == 2:
+                x.nothing
+            else:
+                try:
+                    {}[key]
+                except KeyError:
+                    raise ValueError("second") from None
+        except (StopIteration, AttributeError, ValueError) as error:
+            found.append((getattr(error, "value", 7), getattr(error, "name", 8), error.__suppress_context__, error.__cause__ is None))
+    return x * 2, found
+
+
+def test_fields_of_exceptions():
+    assert_same(fields, torch.ones(2), graphs=1, breaks=0)
+
+
+def written(x, i):
+    (1, 2)[i] = x
+
+
+def deleted(x, i):
+    del "ab"[i]
+
+
+def set_on_number(x, i):
+    (1).name = i
+
+
+@pytest.mark.parametrize("function", [written, deleted, set_on_number])
+def test_writes_to_what_cannot_be_written(function):
+    def outer(x, i):
+        try:
+            function(x, i)
+        except (TypeError, AttributeError) as error:
+            return x - 1, described(error)
+    assert_same(outer, torch.ones(2), 1, graphs=1, breaks=0)
+
+
+def test_an_error_that_leaves_the_function_is_no_break():
+    def wrong(x):
+        return x.sum(dim=5) + 1
+    thruway.reset()
+    compiled = thruway.compile(wrong)
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        compiled(torch.ones(2))
+    assert thruway.metrics()["graph_breaks"] == 0 and thruway.metrics()["eager"] == 1
+
+
+def numbers(x):
+    yield x
+    return "end"
+
+
+def generator_returns(x):
+    steps, found = numbers(x), []
+    while True:
+        try:
+            found.append(next(steps))
+        except StopIteration as stop:
+            found.append((stop.value, stop.args))
+            break
+    try:
+        next(steps)
+    except StopIteration as stop:
+        found.append((stop.value, stop.args))
+    return x * 2, found
+
+
+def test_what_a_generator_returned_is_in_its_stop():
+    assert_same(generator_returns, torch.ones(2), graphs=1, breaks=0)
