@@ -151,12 +151,23 @@ def test_a_packed_weight_needs_memory_and_a_constant():
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_long_rows_are_summed_in_runs(bias):
+@pytest.mark.parametrize("width, copies", [(600, 1), (512, 1), (521, 3)])
+def test_long_rows_are_summed_in_runs(width, copies, bias):
+    """Equal runs are copied at once; a prime width has none."""
     b = Build()
-    x = b.input(rnd(2, 64, 600))
-    y = b(aten.linear.default, x, b.weight(rnd(512, 600)), b.weight(rnd(512)) if bias else None)
+    x = b.input(rnd(2, 64, width))
+    y = b(aten.linear.default, x, b.weight(rnd(512, width)), b.weight(rnd(512)) if bias else None)
     result = after(b, [select_linears], y, context=Context(CPU))
-    assert targets(result).count(ONEDNN) == 1 and targets(result).count("mkldnn._linear_pointwise.binary") == 2
+    runs = -(-width // 256)
+    assert targets(result).count(ONEDNN) == 1 and targets(result).count("mkldnn._linear_pointwise.binary") == runs - 1
+    assert targets(result).count("clone.default") == copies
+
+
+def test_runs_of_rows_that_are_not_dense():
+    b = Build()
+    x = b(aten.permute.default, b.input(rnd(64, 768, 2)), [2, 0, 1])
+    result = after(b, [select_linears], b(aten.linear.default, x, b.weight(rnd(512, 768))), context=Context(CPU))
+    assert targets(result).count("mkldnn._linear_pointwise.binary") == 2
 
 
 def test_low_precision_is_summed_in_one_call():

@@ -146,19 +146,36 @@ def _select(node: Node, choice: str, context: Context, made: set[str]) -> None:
 
 
 def _in_runs(emit: Emitter, a: SimpleNamespace, rows: int | None) -> Node:
-    """The product summed up in runs of RUN elements, one call per run: oneDNN adds a whole row into one register in float32, and its
+    """The product summed up in runs of at most RUN elements, one call per run: oneDNN adds a whole row into one register in float32, and its
     error is twice that of eager's MKL, which sums in blocks."""
-    width, last, total = meta(a.weight).sizes[1], len(meta(a.input).sizes) - 1, None
-    for start in range(0, width, RUN):
-        end = min(width, start + RUN)
-        x, weight = (emit(aten.clone.default, emit(aten.slice.Tensor, node, dim, start, end), memory_format=torch.contiguous_format)
-                     for node, dim in ((a.input, last), (a.weight, 1)))
-        packed = emit(mkldnn._reorder_linear_weight.default, weight, rows)
+    width, total = meta(a.weight).sizes[1], None
+    bounds = _run_bounds(width)
+    for (start, end), x in zip(bounds, _rows_in_runs(emit, a.input, bounds), strict=True):
+        packed = emit(mkldnn._reorder_linear_weight.default, emit(aten.slice.Tensor, a.weight, 1, start, end), rows)
         if total is None:
             total = emit(mkldnn._linear_pointwise.default, x, packed, a.bias, "none", [], "")
         else:
             total = emit(mkldnn._linear_pointwise.binary, x, total, packed, None, "add")
     return total
+
+
+def _run_bounds(width: int) -> list[tuple[int, int]]:
+    """Equal runs where the width has a fitting divisor."""
+    fewest = -(-width // RUN)
+    count = next((n for n in range(fewest, 2 * fewest) if width % n == 0), 0)
+    length = width // count if count else RUN
+    return [(start, min(width, start + length)) for start in range(0, width, length)]
+
+
+def _rows_in_runs(emit: Emitter, x: Node, bounds: list[tuple[int, int]]) -> list[Node]:
+    """The run of every row, for each run, as a dense matrix. Equal runs are written by one loop, which fuses with what makes the rows."""
+    sizes, length = meta(x).sizes, bounds[0][1]
+    last = len(sizes) - 1
+    if sizes[-1] % length:
+        return [emit(aten.clone.default, emit(aten.slice.Tensor, x, last, start, end), memory_format=torch.contiguous_format) for start, end in bounds]
+    split = emit.view(x, (*sizes[:-1], len(bounds), length))
+    turned = emit(aten.clone.default, emit(aten.permute.default, split, [last, *range(last), last + 1]), memory_format=torch.contiguous_format)
+    return [emit(aten.select.int, turned, 0, i) for i in range(len(bounds))]
 
 
 def _relu_after(node: Node) -> Node | None:
