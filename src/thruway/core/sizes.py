@@ -26,9 +26,11 @@ Monomial = tuple["Atom", ...]
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A named unknown: the size of an input dimension or a loop variable. Size symbols are at least 0."""
+    """A named unknown: the size of an input dimension or a loop variable. Size symbols are at least 0; a number read from a tensor may be
+    negative (`low` is None)."""
 
     name: str
+    low: int | None = 0
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -123,9 +125,9 @@ class Size:
         return show(self)
 
 
-def symbol(name: str) -> Size:
+def symbol(name: str, low: int | None = 0) -> Size:
     """The size that is just the unknown `name`."""
-    return Size({(Symbol(name),): 1})
+    return Size({(Symbol(name, low),): 1})
 
 
 def atom(node: Atom) -> Size:
@@ -400,7 +402,7 @@ def _monomial_bounds(monomial: Monomial, ranges: Ranges | None) -> Bounds:
 def _atom_bounds(node: Atom, ranges: Ranges | None) -> Bounds:
     match node:
         case Symbol():
-            low, high = ranges.get(node, (0, None)) if ranges else (0, None)
+            low, high = ranges.get(node, (node.low, None)) if ranges else (node.low, None)
             return low, bounds(high)[1] if isinstance(high, Size) else high
         case Mod(left, right):
             low, high = bounds(right, ranges)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import operator as operators
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from thruway.core.errors import Unsupported
 
@@ -21,6 +23,18 @@ def refuse(what: str) -> NoReturn:
 def require(holds: bool, what: str) -> None:
     if not holds:
         refuse(what)
+
+
+def expect(left: Any, operator: str, right: Any, what: str) -> None:
+    """`require` of a comparison. Where it depends on elements the operator itself checks it, at every run."""
+    for one, sign, other in ((left, operator, right), (right, _TURNED[operator], left)):
+        if getattr(one, "is_free", False):
+            return require(one.expect(sign, other), what)
+    require(_COMPARE[operator](left, right), what)
+
+
+_TURNED = {"==": "==", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {"==": operators.eq, "<": operators.lt, ">": operators.gt, "<=": operators.le, ">=": operators.ge}
 
 
 def data_dependent(op: str) -> NoReturn:

@@ -7,8 +7,9 @@ nodes). Nothing here needs sympy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 import torch
 
@@ -23,6 +24,10 @@ from thruway.shapes.rules import strides as layouts
 
 # Hints of symbols that were given none: unlike each other and unlike sizes that code compares with.
 _UNNAMED_HINTS = (1031, 2053, 4099, 8209, 16411, 32771, 65537, 131101)
+Layout = Callable[[tuple, tuple], bool]
+Range = tuple[int | None, SizeLike | None]
+_TRACED = (2, 2**62)        # a traced size symbol is at least 2, since capture specialises 0 and 1, and fits an int64
+ELEMENTS = "keep the decision in tensor operations (torch.where), or accept the break"
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
@@ -38,15 +43,53 @@ class Fact:
 @dataclass(slots=True)
 class Facts:
     """`hints`: a value for each symbol's name. `recorded`: what was assumed, in order, without repeats. `may_fix`: whether a size may
-    become a constant, which needs true hints. `fixed`: sources of floats that became constants. `known`: facts that hold anyway."""
+    become a constant, which needs true hints. `fixed`: sources of floats that became constants. `known`: facts that hold anyway.
+    `unbacked`: what is known of numbers that depend on the elements of tensors; nothing more is ever assumed of them."""
 
     hints: dict[str, int] = field(default_factory=dict)
     recorded: dict[Fact, None] = field(default_factory=dict)
     may_fix: bool = True
     fixed: dict[object, None] = field(default_factory=dict)
     known: frozenset[Fact] = frozenset()
+    unbacked: dict[str, Range] = field(default_factory=dict)
+    expected: int = 0
+
+    def fresh(self, low: int | None = 0, high: SizeLike | None = None) -> Size:
+        """A number that a run of the graph makes known."""
+        name = f"u{len(self.unbacked)}"
+        self.unbacked[name] = low, high
+        return core.symbol(name, low)
+
+    def is_free(self, size: SizeLike) -> bool:
+        """Whether `size` depends on the elements of a tensor."""
+        return bool(self.unbacked) and any(s.name in self.unbacked for s in core.symbols(size))
+
+    def surely(self, left: SizeLike, operator: str, right: SizeLike, has_elements: bool = False) -> bool:
+        """Whether that holds whatever tensors hold; `has_elements`: where no size that may be 0 is."""
+        ranges = {name: (max(low, 1), high) if low is not None else (low, high) for name, (low, high) in self.unbacked.items()} if has_elements else self.unbacked
+        return _certain(core.add(left, core.mul(right, -1)), operator, ranges) is True
+
+    def expect(self, left: SizeLike, operator: str, right: SizeLike) -> bool:
+        """Whether that holds. Where only elements say so it is taken to: eager's kernel, which runs here, raises otherwise (`expected` counts)."""
+        if not self.is_free(core.add(left, core.mul(right, -1))):
+            return self.holds(left, operator, right)
+        certain = _certain(core.add(left, core.mul(right, -1)), operator, self.unbacked)
+        if certain is None:
+            self.expected += 1
+            self._learn(*((left, right) if operator == ">=" else (right, left)), operator in ("<", ">"))
+        return certain is not False
+
+    def _learn(self, large: SizeLike, small: SizeLike, strictly: bool) -> None:
+        """A lower bound of a number that is not read before the operator that checked it."""
+        name = core.as_symbol(large)
+        if type(small) is int and name is not None and name.name in self.unbacked:
+            low, high = self.unbacked[name.name]
+            least = small + strictly
+            self.unbacked[name.name] = least if low is None else max(low, least), high
 
     def hint(self, size: SizeLike) -> int:
+        if self.is_free(size):
+            needs_elements(size)
         for s in core.symbols(size):
             if s.name not in self.hints:
                 self.hints[s.name] = _UNNAMED_HINTS[len(self.hints) % len(_UNNAMED_HINTS)]
@@ -54,9 +97,11 @@ class Facts:
 
     def holds(self, left: SizeLike, operator: str, right: SizeLike) -> bool:
         """Whether `left operator right`; recorded as a fact unless it is certain either way."""
-        certain = _certain(core.add(left, core.mul(right, -1)), operator)
+        certain = _certain(core.add(left, core.mul(right, -1)), operator, self.unbacked)
         if certain is not None:
             return certain
+        if self.is_free(left) or self.is_free(right):
+            needs_elements(left, operator, right)
         answer = _compare(self.hint(left), operator, self.hint(right))
         fact = _fact(left, operator if answer else _OPPOSITE[operator], right)
         if fact not in self.known:
@@ -94,24 +139,24 @@ def _compare(a: int, operator: str, b: int) -> bool:
             raise ValueError(f"not a comparison: {operator}")
 
 
-def _certain(difference: SizeLike, operator: str) -> bool | None:
-    """The answer where the bounds of left - right settle it. A traced size symbol is at least 2, since
-    capture specialises 0 and 1, and fits an int64."""
-    low, high = core.bounds(difference, {s: (2, 2**62) for s in core.symbols(difference)})
-    match operator:
-        case "==" | "!=":
-            if difference == 0:
-                return operator == "=="
-            apart = (low is not None and low > 0) or (high is not None and high < 0)
-            return operator == "!=" if apart else None
-        case "<" | ">=":
-            yes = True if high is not None and high < 0 else False if low is not None and low >= 0 else None
-            return yes if yes is None or operator == "<" else not yes
-        case "<=" | ">":
-            yes = True if high is not None and high <= 0 else False if low is not None and low > 0 else None
-            return yes if yes is None or operator == "<=" else not yes
-        case _:
-            raise ValueError(f"not a comparison: {operator}")
+def needs_elements(*question: object) -> NoReturn:
+    """Python, or a rule, asks what only the elements of a tensor say."""
+    raise Unsupported("TW103", f"the value of a tensor is needed in Python: {' '.join(map(str, question))}, where u… is read from a tensor", ELEMENTS)
+
+
+def _certain(difference: SizeLike, operator: str, unbacked: Mapping[str, Range]) -> bool | None:
+    """The answer where the bounds of left - right settle it."""
+    if type(difference) is int:
+        return _compare(difference, operator, 0)
+    ranges = {s: unbacked.get(s.name, _TRACED) for s in core.symbols(difference)}
+    if operator in ("==", "!="):
+        apart = core.is_negative(difference, ranges) or core.is_negative(core.mul(difference, -1), ranges)
+        return operator == "!=" if apart else None
+    if operator in ("<=", ">"):
+        difference = core.add(difference, -1)                       # a <= b is a - 1 < b
+    is_below = core.is_negative(difference, ranges)
+    is_at_least = not is_below and core.is_negative(core.add(core.mul(difference, -1), -1), ranges)
+    return None if not is_below and not is_at_least else is_below == (operator in ("<", "<="))
 
 
 def _fact(left: SizeLike, operator: str, right: SizeLike) -> Fact:
@@ -132,16 +177,47 @@ class SizeNode:
         """For the rules: a plain int where the result is one."""
         return size if type(size) is int else SizeNode(size, self.facts)
 
+    @property
+    def is_free(self) -> bool:
+        return self.facts.is_free(self.size)
+
+    def surely(self, operator: str, other: object, has_elements: bool = False) -> bool:
+        """Whether that holds, where it may depend on elements: without assuming anything."""
+        return self.facts.surely(self.size, operator, bare(other), has_elements)
+
+    def expect(self, operator: str, other: object) -> bool:
+        return self.facts.expect(self.size, operator, bare(other))
+
+    def fresh(self, high: object = None) -> SizeNode:
+        """Another number that only a run makes known."""
+        return SizeNode(self.facts.fresh(0, bare(high)), self.facts)
+
+    def smaller(self, other: object) -> object: return self._of(self._extreme(SizeNode(bare(other), self.facts), "<=", core.minimum).size)
+    def larger(self, other: object) -> object: return self._of(self._extreme(SizeNode(bare(other), self.facts), ">=", core.maximum).size)
+
+    def _divisor(self, size: SizeLike) -> SizeLike:
+        """`size`, where it is sure not to be 0 whatever tensors hold."""
+        if self.facts.is_free(size):
+            self.facts.holds(size, "!=", 0)
+        return size
+
+    def _extreme(self, other: SizeNode, operator: str, function: Callable[[SizeLike, SizeLike], SizeLike]) -> SizeNode:
+        """The smaller or larger of the two; both stay in it where only elements say which."""
+        if not self.is_free and not other.is_free:
+            return self if self.facts.holds(self.size, operator, other.size) else other
+        certain = _certain(core.add(self.size, core.mul(other.size, -1)), operator, self.facts.unbacked)
+        return self._node(function(self.size, other.size)) if certain is None else self if certain else other
+
     def __hash__(self): return hash(self.size)
     def __repr__(self): return core.show(self.size)
     def __add__(self, other): return self._of(core.add(self.size, bare(other)))
     def __sub__(self, other): return self._of(core.add(self.size, core.mul(bare(other), -1)))
     def __rsub__(self, other): return self._of(core.add(bare(other), core.mul(self.size, -1)))
     def __mul__(self, other): return self._of(core.mul(self.size, bare(other)))
-    def __floordiv__(self, other): return self._of(core.floordiv(self.size, bare(other)))
-    def __rfloordiv__(self, other): return self._of(core.floordiv(bare(other), self.size))
-    def __mod__(self, other): return self._of(core.mod(self.size, bare(other)))
-    def __rmod__(self, other): return self._of(core.mod(bare(other), self.size))
+    def __floordiv__(self, other): return self._of(core.floordiv(self.size, self._divisor(bare(other))))
+    def __rfloordiv__(self, other): return self._of(core.floordiv(bare(other), self._divisor(self.size)))
+    def __mod__(self, other): return self._of(core.mod(self.size, self._divisor(bare(other))))
+    def __rmod__(self, other): return self._of(core.mod(bare(other), self._divisor(self.size)))
     def __neg__(self): return self._of(core.mul(self.size, -1))
     def __eq__(self, other): return _is_size(other) and self.facts.holds(self.size, "==", bare(other))
     def __ne__(self, other): return not _is_size(other) or self.facts.holds(self.size, "!=", bare(other))
@@ -162,7 +238,7 @@ class SizeNode:
     def is_constant(self): return type(self.size) is int
     def is_nested_int(self): return False
     def nested_int(self): return None
-    def has_hint(self): return True
+    def has_hint(self): return not self.is_free
     def require_hint(self, fallback=None): return self.facts.hint(self.size)
     def maybe_as_int(self): return self.size if type(self.size) is int else None
     def constant_int(self): return self.maybe_as_int()
@@ -171,19 +247,19 @@ class SizeNode:
     def _graph_repr(self): return core.show(self.size)
     def guard_int(self, file, line): return self.facts.fix(self.size)
     def int_(self): return self.facts.fix(self.size)
-    def expect_size(self, file, line): return self.facts.holds(self.size, ">=", 0)
+    def expect_size(self, file, line): return self.facts.expect(self.size, ">=", 0)
     def wrap_int(self, value): return SizeNode(value, self.facts)
     def wrap_bool(self, value): return BoolNode(value)
     def _node(self, size: SizeLike) -> SizeNode: return SizeNode(size, self.facts)
     def add(self, other): return self._node(core.add(self.size, other.size))
     def sub(self, other): return self._node(core.add(self.size, core.mul(other.size, -1)))
     def mul(self, other): return self._node(core.mul(self.size, other.size))
-    def floordiv(self, other): return self._node(core.floordiv(self.size, other.size))
+    def floordiv(self, other): return self._node(core.floordiv(self.size, self._divisor(other.size)))
     def int_floordiv(self, other): return self.floordiv(other)
-    def mod(self, other): return self._node(core.mod(self.size, other.size))
+    def mod(self, other): return self._node(core.mod(self.size, self._divisor(other.size)))
     def neg(self): return self._node(core.mul(self.size, -1))
-    def sym_min(self, other): return self if self <= other else other
-    def sym_max(self, other): return self if self >= other else other
+    def sym_min(self, other): return self._extreme(other, "<=", core.minimum)
+    def sym_max(self, other): return self._extreme(other, ">=", core.maximum)
     def sym_sum(self, args): return self._node(sum((a.size for a in args), 0))
     def eq(self, other): return BoolNode(self == other)
     def ne(self, other): return BoolNode(self != other)
@@ -191,8 +267,8 @@ class SizeNode:
     def le(self, other): return BoolNode(self <= other)
     def gt(self, other): return BoolNode(self > other)
     def ge(self, other): return BoolNode(self >= other)
-    def is_contiguous(self, sizes, strides): return BoolNode(layouts.is_contiguous(_plain(sizes), _plain(strides)))
-    def is_non_overlapping_and_dense(self, sizes, strides): return BoolNode(layouts.is_dense(_plain(sizes), _plain(strides)))
+    def is_contiguous(self, sizes, strides): return _layout(sizes, strides, layouts.is_contiguous)
+    def is_non_overlapping_and_dense(self, sizes, strides): return _layout(sizes, strides, layouts.is_dense)
     def is_channels_last_contiguous_2d(self, sizes, strides): return _channels_last(4, sizes, strides, layouts.is_channels_last)
     def is_channels_last_contiguous_3d(self, sizes, strides): return _channels_last(5, sizes, strides, layouts.is_channels_last)
     def is_channels_last_strides_2d(self, sizes, strides): return _channels_last(4, sizes, strides, layouts.suggests_channels_last)
@@ -206,8 +282,16 @@ class SizeNode:
         raise Unsupported(NO_RULE, "a power of a symbolic size")
 
 
-def _channels_last(rank: int, sizes: list[SizeNode], strides: list[SizeNode], ask) -> BoolNode:
-    return BoolNode(len(sizes) == rank and ask(_plain(sizes), _plain(strides)))
+def _channels_last(rank: int, sizes: list[SizeNode], strides: list[SizeNode], ask: Layout) -> BoolNode:
+    return _layout(sizes, strides, ask) if len(sizes) == rank else BoolNode(False)
+
+
+def _layout(sizes: list[SizeNode], strides: list[SizeNode], ask: Layout) -> BoolNode:
+    """A layout whatever tensors hold; where they may say no, or yes, Python must not go by it."""
+    answer = ask(_plain(sizes), _plain(strides))
+    if not answer and any(n.is_free for n in (*sizes, *strides)):
+        needs_elements("the layout of sizes", tuple(n.size for n in sizes))
+    return BoolNode(answer)
 
 
 def _plain(nodes: Iterable[SizeNode]) -> tuple:

@@ -7,12 +7,16 @@ operators arrive whole; those without a rule are taken apart by torch's own comp
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from thruway.frame.modes import with_autocast
 from thruway.shapes.infer import apply_rule, rule_for
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.meta import TensorMeta
@@ -20,6 +24,7 @@ from thruway.shapes.names import device_name, dtype_name, torch_dtype
 from thruway.shapes.refuse import data_dependent
 from thruway.shapes.symbolic import Facts, as_node, bare_meta, comparable, is_symbolic, symint
 from thruway.shapes.traits import Traits, traits_of
+from thruway.shapes.unbacked import is_masked, unbacked_result
 
 DATA_DEPENDENT_OPS = frozenset({
     "aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim",
@@ -77,11 +82,26 @@ def from_tensor(t: torch.Tensor) -> TraceTensor:
 
 
 class TraceMode(TorchDispatchMode):
-    """Catches every operator while it is on. Subclasses may record (`record`), answer for elements (`read_elements`) and say what
-    a real tensor that turns up stands for (`adopt`)."""
+    """Catches every operator while it is on. Subclasses may record (`record`) and say what a real tensor that turns up stands
+    for (`adopt`). `element_facts`: where numbers that depend on elements are noted; without it such operators are refused."""
+
+    element_facts: Facts | None = None
 
     # The slot of fake-tensor modes: torch then initialises no device for factories, so "cuda" works without a GPU.
     _mode_key = torch._C._TorchDispatchModeKey.FAKE
+
+    # Devices whose autocast is on where the operators are called: torch takes it off before they arrive here.
+    autocast: tuple[str, ...] = ()
+
+    @contextlib.contextmanager
+    def autocast_inside(self, devices: tuple[str, ...]) -> Iterator[None]:
+        """What an operator is made of sees autocast on for `devices`."""
+        before, self.autocast = self.autocast, devices
+        try:
+            with with_autocast(devices):
+                yield
+        finally:
+            self.autocast = before
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -102,10 +122,6 @@ class TraceMode(TorchDispatchMode):
     def record(self, op: OpOverload, traits: Traits, args: tuple, kwargs: dict, result: object) -> None:
         """Called after each operator with the TraceTensors it took and gave."""
 
-    def read_elements(self, op: OpOverload, args: tuple, kwargs: dict) -> object:
-        """The result of a data-dependent operator."""
-        data_dependent(op._name)
-
     def adopt(self, t: torch.Tensor) -> TraceTensor:
         """What stands for a real tensor that an operator is given."""
         return from_tensor(t)
@@ -120,8 +136,8 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
     traits = traits_of(op)
     name = op._name
     if name in DATA_DEPENDENT_OPS:
-        return mode.read_elements(op, args, kwargs) if mode else data_dependent(name)
-    if traits.composite and rule_for(op) is None:
+        return _read_elements(op, args, kwargs, mode)
+    if traits.composite and (rule_for(op) is None or mode is not None and mode.autocast and not _has_autocast(op.name())):
         return _take_apart(op, args, kwargs, mode)
     if name == "aten::lift_fresh":
         return mode.literal(args[0]) if mode else from_tensor(args[0])
@@ -129,14 +145,41 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
         return _change_metadata(op, traits, args, kwargs, mode)
     args = tuple([_adopt(a, mode) for a in args])
     kwargs = {k: _adopt(v, mode) for k, v in kwargs.items()}
-    result = apply_rule(op, tuple([_metas(a) for a in args]), {k: _metas(v) for k, v in kwargs.items()} if kwargs else None)
+    metas = tuple([_metas(a) for a in args])
+    if is_masked(name, metas):
+        return _read_elements(op, args, kwargs, mode)
+    result = apply_rule(op, metas, {k: _metas(v) for k, v in kwargs.items()} if kwargs else None)
     made = _written(traits, args, kwargs, result) if traits.writes else _wrap(result, None if traits.view_of is None else args[traits.view_of])
     if mode is not None:
         mode.record(op, traits, args, kwargs, made)
     return made
 
 
+@functools.cache
+def _has_autocast(name: str) -> bool:
+    """Whether autocast knows the operator: it has cast the arguments, and what the operator is made of is computed in their dtypes."""
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in AUTOCAST_KEYS)
+
+
+AUTOCAST_KEYS = ("AutocastCPU", "AutocastCUDA")
+
+
+def _read_elements(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
+    """A data-dependent operator: its sizes are numbers that only a run makes known, where the mode takes those."""
+    if mode is None or mode.element_facts is None:
+        data_dependent(op._name)
+    metas = tuple([_metas(_adopt(a, mode)) for a in args])
+    return _wrap(unbacked_result(op, metas, {k: _metas(_adopt(v, mode)) for k, v in kwargs.items()}, mode.element_facts), None)
+
+
 def _take_apart(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
+    if mode is None or not mode.autocast:
+        return _apart(op, args, kwargs, mode)
+    with mode.autocast_inside(() if _has_autocast(op.name()) else mode.autocast):
+        return _apart(op, args, kwargs, mode)
+
+
+def _apart(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
     apart = _dropout if op is torch.ops.aten.dropout.default else op.decompose
     if mode is None:
         return apart(*args, **kwargs)

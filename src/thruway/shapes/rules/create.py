@@ -12,7 +12,7 @@ import torch
 from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import default_dtype, device_name, dtype_name
-from thruway.shapes.refuse import refuse, require
+from thruway.shapes.refuse import expect, refuse, require
 from thruway.shapes.rules.dims import fresh, fresh_as_suggested
 from thruway.shapes.rules.promote import category, number_dtype
 from thruway.shapes.rules.strides import (
@@ -44,7 +44,8 @@ def strides_in(sizes: tuple[SizeLike, ...], memory_format: object) -> tuple[Size
 
 
 def _made(sizes: Sequence[SizeLike], options: dict[str, object], dtype: str | None = None) -> TensorMeta:
-    require(all(size >= 0 for size in sizes), f"sizes {tuple(sizes)}")
+    for size in sizes:
+        expect(size, ">=", 0, f"sizes {tuple(sizes)}")
     name, device = _options(options, dtype or default_dtype())
     return TensorMeta(tuple(sizes), strides_in(tuple(sizes), options.get("memory_format")), name, device)
 
@@ -80,8 +81,6 @@ def _arange(*args: object, **options: object) -> TensorMeta:
     wanted = options.get("dtype")
     if integral:
         length = (end - start + step - 1) // step if step > 0 else (start - end - step - 1) // -step
-    elif wanted is not None and category(dtype_name(wanted)) < 2:
-        length = refuse("arange of integers with floating bounds")
     else:
         length = math.ceil((end - start) / step)
     require(wanted is None or category(dtype_name(wanted)) in (1, 2), f"arange of {wanted}")

@@ -16,6 +16,7 @@ from thruway.shapes.rules.strides import (
     Sizes,
     broadcast,
     channels_last_strides,
+    equals,
     iterator_strides,
     preserved_strides,
     suggests_channels_last,
@@ -41,8 +42,7 @@ def _index(x: TensorMeta, indices: Indices) -> TensorMeta:
     """x[…, index, …]: indexed dimensions give way to the indices' common shape, in place where adjacent, else in front."""
     places = _index_places(x, indices)
     common = broadcast([indices[d].sizes for d in places])
-    require(all(s != 0 for s in common) or True, "")
-    require(all(x.sizes[d] != 0 for d in places) or any(s == 0 for s in common), "an index into a dimension of size 0")
+    require(all(not equals(x.sizes[d], 0) for d in places) or any(equals(s, 0) for s in common), "an index into a dimension of size 0")
     order = list(range(len(x.sizes)))
     if places != list(range(places[0], places[0] + len(places))):
         order = places + [d for d in order if d not in places]
@@ -61,7 +61,7 @@ def _index(x: TensorMeta, indices: Indices) -> TensorMeta:
 
 def _expanded_strides(index: TensorMeta, common: Sizes) -> Sizes:
     lead = len(common) - len(index.sizes)
-    return (0,) * lead + tuple(0 if a == 1 and b != 1 else s for a, b, s in zip(index.sizes, common[lead:], index.strides))
+    return (0,) * lead + tuple(0 if equals(a, 1) and not equals(b, 1) else s for a, b, s in zip(index.sizes, common[lead:], index.strides))
 
 
 def _index_strides(sizes: Sizes, operands: list[tuple[Sizes, Sizes]]) -> Sizes:

@@ -15,6 +15,41 @@ Sizes = tuple[SizeLike, ...]
 CHANNELS_LAST_ORDER = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
 
 
+def is_free(size: SizeLike) -> bool:
+    """Whether the size depends on the elements of a tensor: comparisons of it that are not certain are then refused."""
+    return type(size) is not int and getattr(size, "is_free", False)
+
+
+def equals(size: SizeLike, other: SizeLike) -> bool:
+    """size == other; False where that depends on elements, so that the general road is taken."""
+    if type(size) is int and type(other) is int:
+        return size == other
+    if is_free(size):
+        return size.surely("==", other)
+    return other.surely("==", size) if is_free(other) else size == other
+
+
+def smaller(a: SizeLike, b: SizeLike) -> SizeLike:
+    return a.smaller(b) if is_free(a) else b.smaller(a) if is_free(b) else a if a <= b else b
+
+
+def larger(a: SizeLike, b: SizeLike) -> SizeLike:
+    return a.larger(b) if is_free(a) else b.larger(a) if is_free(b) else a if a >= b else b
+
+
+def precedes(a: SizeLike, b: SizeLike) -> bool:
+    """Whether stride a < b. Strides that are equal where some size is 1 count as in order: a dimension of size 1 has its place anywhere."""
+    if not is_free(a) and not is_free(b):
+        return a < b
+    if _surely_at_most(b, a):
+        return False
+    return _surely_at_most(a, b) or a < b
+
+
+def _surely_at_most(a: SizeLike, b: SizeLike) -> bool:
+    return a.surely("<=", b, True) if is_free(a) else b.surely(">=", a, True)
+
+
 def numel(sizes: Sequence[SizeLike]) -> SizeLike:
     total: SizeLike = 1
     for size in sizes:
@@ -25,38 +60,42 @@ def numel(sizes: Sequence[SizeLike]) -> SizeLike:
 def broadcast(shapes: Sequence[Sizes]) -> Sizes:
     """The common shape; refuses where there is none."""
     first = shapes[0]
-    if all(len(shape) == len(first) and shape == first for shape in shapes):     # sizes are compared only where ranks agree
+    if all(len(shape) == len(first) and all(map(equals, shape, first)) for shape in shapes):     # sizes are compared only where ranks agree
         return first
     result: list[SizeLike] = [1] * max(map(len, shapes))
     for shape in shapes:
         for back in range(1, len(shape) + 1):
             size = shape[-back]
-            if size == 1 or size == result[-back]:
+            if equals(size, 1) or equals(size, result[-back]):
                 continue
-            if result[-back] != 1:
+            if not equals(result[-back], 1) and (size != 1 and size != result[-back] and result[-back] != 1):
                 refuse(f"shapes {', '.join(map(str, shapes))} do not broadcast")
             result[-back] = size
     return tuple(result)
 
 
 def contiguous_strides(sizes: Sizes) -> Sizes:
-    """Row-major strides; a dimension of size 0 counts as 1. Keeps symbolic sizes comparable, unlike `meta.contiguous_strides`."""
+    """Row-major strides; a dimension of size 0 counts as 1. Keeps symbolic sizes comparable, unlike `meta.contiguous_strides`.
+
+    A size that depends on elements stands in them as it is: where it is 0, no element is found by them.
+    """
     strides: list[SizeLike] = []
     step: SizeLike = 1
     for size in reversed(sizes):
         strides.append(step)
-        step = step * (1 if size == 0 else size)
+        step = step * (1 if equals(size, 0) else size)
     return tuple(reversed(strides))
 
 
 def is_contiguous(sizes: Sizes, strides: Sizes) -> bool:
+    """False where that depends on elements: results then get the strides of the general road, which differ in dimensions of size 1 alone."""
     expected: SizeLike = 1
     for size, stride in zip(reversed(sizes), reversed(strides)):
-        if size == 0:
+        if equals(size, 0):
             return True
-        if size != 1:
-            if stride != expected:
-                return 0 in sizes
+        if not equals(size, 1):
+            if not equals(stride, expected):
+                return any(equals(one, 0) for one in sizes)
             expected = expected * size
     return True
 
@@ -67,7 +106,7 @@ def channels_last_strides(sizes: Sizes) -> Sizes:
     step: SizeLike = 1
     for dim in CHANNELS_LAST_ORDER[len(sizes)]:
         strides[dim] = step
-        step = step * (1 if sizes[dim] == 0 else sizes[dim])
+        step = step * (1 if equals(sizes[dim], 0) else sizes[dim])
     return tuple(strides)
 
 
@@ -77,8 +116,8 @@ def is_channels_last(sizes: Sizes, strides: Sizes) -> bool:
         return False
     expected: SizeLike = 1
     for dim in CHANNELS_LAST_ORDER[len(sizes)]:
-        if sizes[dim] != 1:
-            if strides[dim] != expected:
+        if not equals(sizes[dim], 1):
+            if not equals(strides[dim], expected):
                 return False
             expected = expected * sizes[dim]
     return True
@@ -90,12 +129,12 @@ def suggests_channels_last(sizes: Sizes, strides: Sizes) -> bool:
         return False
     least: SizeLike = 0
     for dim in CHANNELS_LAST_ORDER[len(sizes)]:
-        if sizes[dim] == 0 or strides[dim] < least:
+        if equals(sizes[dim], 0) or precedes(strides[dim], least):
             return False
         if dim == 0 and least == strides[1]:      # an N111 tensor, or NC11 with ambiguous strides, counts as contiguous
             return False
         least = strides[dim]
-        if sizes[dim] > 1:
+        if dim and sizes[dim] > 1:
             least = least * sizes[dim]
     return True
 
@@ -105,9 +144,9 @@ def is_dense(sizes: Sizes, strides: Sizes) -> bool:
     if is_contiguous(sizes, strides):
         return True
     expected: SizeLike = 1
-    dims = [(stride, size) for size, stride in zip(sizes, strides) if size != 1]
+    dims = [(stride, size) for size, stride in zip(sizes, strides) if not equals(size, 1)]
     for stride, size in _by_stride(dims):
-        if stride != expected:
+        if not equals(stride, expected):
             return False
         expected = expected * size
     return True
@@ -118,7 +157,7 @@ def _by_stride(dims: list[tuple[SizeLike, SizeLike]]) -> list[tuple[SizeLike, Si
     done: list[tuple[SizeLike, SizeLike]] = []
     for dim in dims:
         place = len(done)
-        while place and dim[0] < done[place - 1][0]:
+        while place and precedes(dim[0], done[place - 1][0]):
             place -= 1
         done.insert(place, dim)
     return done
@@ -133,7 +172,7 @@ def preserved_strides(sizes: Sizes, strides: Sizes) -> Sizes:
 
 def iterator_strides(shape: Sizes, operands: Sequence[tuple[Sizes, Sizes]], like: bool = False) -> Sizes:
     """Strides of a fresh output of TensorIterator over `operands` (sizes, strides) broadcast to `shape`."""
-    if not like and all(len(sizes) == len(shape) and sizes == shape for sizes, _ in operands):
+    if not like and all(len(sizes) == len(shape) and all(map(equals, sizes, shape)) for sizes, _ in operands):
         fast = _fast_strides(shape, operands)
         if fast is not None:
             return fast
@@ -145,7 +184,7 @@ def iterator_strides(shape: Sizes, operands: Sequence[tuple[Sizes, Sizes]], like
     step: SizeLike = 1
     for dim in order:
         result[dim] = step
-        step = step * (1 if like and shape[dim] == 0 else shape[dim])
+        step = step * (1 if like and equals(shape[dim], 0) else shape[dim])
     return tuple(result)
 
 
@@ -155,14 +194,14 @@ def _fast_strides(shape: Sizes, operands: Sequence[tuple[Sizes, Sizes]]) -> Size
     if all(is_channels_last(*one) for one in operands):
         return channels_last_strides(shape)
     first = operands[0][1]
-    if all(strides == first for _, strides in operands) and all(is_dense(*one) for one in operands):
+    if all(all(map(equals, strides, first)) for _, strides in operands) and all(is_dense(*one) for one in operands):
         return first
     return None
 
 
 def _broadcast_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes:
     lead = len(shape) - len(sizes)
-    return (0,) * lead + tuple(0 if size == 1 and shape[lead + i] != 1 else stride for i, (size, stride) in enumerate(zip(sizes, strides)))
+    return (0,) * lead + tuple(0 if equals(size, 1) and not equals(shape[lead + i], 1) else stride for i, (size, stride) in enumerate(zip(sizes, strides)))
 
 
 def _iteration_order(shape: Sizes, operands: list[Sizes]) -> list[int]:
@@ -183,11 +222,11 @@ def _iteration_order(shape: Sizes, operands: list[Sizes]) -> list[int]:
 def _compare(a: int, b: int, shape: Sizes, operands: list[Sizes]) -> int:
     for strides in operands:
         x, y = strides[a], strides[b]
-        if x == 0 or y == 0:
+        if equals(x, 0) or equals(y, 0):
             continue
-        if x < y:
+        if precedes(x, y):
             return -1
-        if x > y:
+        if precedes(y, x):
             return 1
         if shape[a] > shape[b]:
             return 1

@@ -9,10 +9,10 @@ from thruway.core.dtypes import ITEMSIZE
 from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import dtype_name
-from thruway.shapes.refuse import refuse, require
+from thruway.shapes.refuse import expect, refuse, require
 from thruway.shapes.rules.dims import fresh, wrap_dim
 from thruway.shapes.rules.promote import REAL_OF
-from thruway.shapes.rules.strides import Sizes, contiguous_strides, numel
+from thruway.shapes.rules.strides import Sizes, contiguous_strides, equals, is_free, larger, numel, smaller
 
 END = 2**63 - 1
 
@@ -30,14 +30,14 @@ def full_shape(total: SizeLike, shape: Sequence[SizeLike]) -> Sizes:
     known: SizeLike = 1
     hole = None
     for i, size in enumerate(shape):
-        if size == -1:
+        if equals(size, -1):
             require(hole is None, "two unknown sizes in view")
             hole = i
         else:
-            require(size >= 0, "a negative size in view")
+            expect(size, ">=", 0, "a negative size in view")
             known = known * size
     if hole is None:
-        require(known == total, f"view of {total} elements as {tuple(shape)}")
+        expect(known, "==", total, f"view of {total} elements as {tuple(shape)}")
         return tuple(shape)
     require(known != 0 and total % known == 0, f"view of {total} elements as {tuple(shape)}")
     return (*shape[:hole], total // known, *shape[hole + 1:])
@@ -47,24 +47,33 @@ def view_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | None:
     """Strides under which the same memory has `shape`; None where there are none."""
     if not sizes:
         return (1,) * len(shape)
-    if numel(sizes) == 0:
+    if equals(numel(sizes), 0):
         return strides if sizes == shape else _empty_view_strides(shape)
     result: list[SizeLike] = [0] * len(shape)
     at = len(shape) - 1
     step, old_count, new_count = strides[-1], 1, 1
     for dim in range(len(sizes) - 1, -1, -1):
         old_count = old_count * sizes[dim]
-        if dim and (sizes[dim - 1] == 1 or strides[dim - 1] == old_count * step):
+        if dim and (equals(strides[dim - 1], old_count * step) or sizes[dim - 1] == 1):
             continue
-        while at >= 0 and (new_count < old_count or shape[at] == 1):
+        while at >= 0 and (_is_less(new_count, old_count) or shape[at] == 1):
             result[at] = new_count * step
             new_count = new_count * shape[at]
             at -= 1
-        if new_count != old_count:
+        if not equals(new_count, old_count) and new_count != old_count:
             return None
         if dim:
             step, old_count, new_count = strides[dim - 1], 1, 1
     return tuple(result) if at == -1 else None
+
+
+def _is_less(new_count: SizeLike, old_count: SizeLike) -> bool:
+    """new_count < old_count, for a tensor that has elements: another one has no use for strides."""
+    if is_free(new_count):
+        return new_count.surely("<", old_count, True) or (not new_count.surely(">=", old_count, True) and new_count < old_count)
+    if is_free(old_count):
+        return old_count.surely(">", new_count, True) or (not old_count.surely("<=", new_count, True) and new_count < old_count)
+    return new_count < old_count
 
 
 def _empty_view_strides(shape: Sizes) -> Sizes:
@@ -96,9 +105,9 @@ def _expand(x: TensorMeta, shape: Sequence[SizeLike], *, implicit: bool = False)
         if stride is None:
             require(size >= 0, "expand of a new dimension to -1")
             stride = strides[-1] * sizes[-1] if strides else 1
-        if size == -1:
+        if equals(size, -1):
             size = old
-        if old != size:
+        if not equals(old, size) and old != size:
             require(old == 1, f"expand of {x.sizes} to {tuple(shape)}")
             stride = 0
         sizes.append(size)
@@ -146,7 +155,10 @@ def _squeeze(x: TensorMeta, dims: int | Sequence[int] | None = None) -> TensorMe
 def _select(x: TensorMeta, dim: int, index: SizeLike) -> TensorMeta:
     require(bool(x.sizes), "select of a 0-dim tensor")
     dim = wrap_dim(dim, len(x.sizes))
-    require(-x.sizes[dim] <= index and index < x.sizes[dim], f"index {index} of size {x.sizes[dim]}")
+    expect(-x.sizes[dim], "<=", index, f"index {index} of size {x.sizes[dim]}")
+    expect(index, "<", x.sizes[dim], f"index {index} of size {x.sizes[dim]}")
+    if _is_unsigned(index):
+        return _look(x, x.sizes[:dim] + x.sizes[dim + 1:], x.strides[:dim] + x.strides[dim + 1:], index.fresh())
     if index < 0:
         index = index + x.sizes[dim]
     offset = x.offset + index * x.strides[dim]
@@ -158,6 +170,8 @@ def _slice(x: TensorMeta, dim: int = 0, start: SizeLike | None = None, end: Size
     require(step > 0, "slice step must be positive")
     dim = wrap_dim(dim, len(x.sizes))
     size = x.sizes[dim]
+    if _is_unsigned(start) or _is_unsigned(end):
+        return _slice_somewhere(x, dim, step, start if _is_unsigned(start) else end)
     start = _clamped(0 if start is None else start, 0, size)
     end = size if end is None or (type(end) is int and end >= END) else _clamped(end, start, size)
     length = (end - start + step - 1) // step
@@ -166,9 +180,23 @@ def _slice(x: TensorMeta, dim: int = 0, start: SizeLike | None = None, end: Size
     return _look(x, sizes, strides, x.offset + start * x.strides[dim])
 
 
+def _is_unsigned(place: SizeLike | None) -> bool:
+    """Whether only elements say if the number counts from the end."""
+    return is_free(place) and not place.surely(">=", 0) and not place.surely("<", 0)
+
+
+def _slice_somewhere(x: TensorMeta, dim: int, step: SizeLike, bound: SizeLike) -> TensorMeta:
+    """A slice that torch's kernel makes: of some length, from some element on."""
+    sizes, strides = list(x.sizes), list(x.strides)
+    sizes[dim], strides[dim] = bound.fresh(sizes[dim]), strides[dim] * step
+    return _look(x, sizes, strides, bound.fresh())
+
+
 def _clamped(place: SizeLike, low: SizeLike, size: SizeLike) -> SizeLike:
     if place < 0:
         place = place + size
+    if any(map(is_free, (place, low, size))):
+        return smaller(larger(place, low), size)
     if place < low:
         return low
     return size if place > size else place
@@ -178,6 +206,7 @@ def _split(x: TensorMeta, size: SizeLike, dim: int = 0) -> list[TensorMeta]:
     require(bool(x.sizes), "split of a 0-dim tensor")
     dim = wrap_dim(dim, len(x.sizes))
     length = x.sizes[dim]
+    require(not is_free(size), "a split size that depends on elements")
     require(size >= 0 and (size > 0 or length == 0), f"split size {size}")
     if size == 0:
         return [_slice(x, dim, 0, 0)]
@@ -190,13 +219,13 @@ def _split_with_sizes(x: TensorMeta, sizes: Sequence[SizeLike], dim: int = 0) ->
     dim = wrap_dim(dim, len(x.sizes))
     parts, start = [], 0
     for size in sizes:
-        require(size >= 0, f"split size {size}")
+        expect(size, ">=", 0, f"split size {size}")
         part = _slice(x, dim, 0, 0)
         changed = list(x.sizes)
         changed[dim] = size
         parts.append(replace(part, sizes=tuple(changed), offset=x.offset + start * x.strides[dim]))
         start = start + size
-    require(start == x.sizes[dim], f"split sizes {tuple(sizes)} of {x.sizes[dim]}")
+    expect(start, "==", x.sizes[dim], f"split sizes {tuple(sizes)} of {x.sizes[dim]}")
     return parts
 
 

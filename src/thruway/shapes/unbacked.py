@@ -1,0 +1,120 @@
+"""Results whose sizes depend on the elements of a tensor: their metadata with a fresh number for each size that only a run makes known.
+
+One row per operator that torch's own kernel runs. A fresh number is at least 0 and has the upper bound that holds for every input;
+nothing else is assumed of it (see `Facts.unbacked`). Strides are those of eager's kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch._ops import OpOverload
+
+from thruway.core.sizes import SizeLike
+from thruway.shapes.infer import apply_rule
+from thruway.shapes.meta import TensorMeta
+from thruway.shapes.refuse import data_dependent, require
+from thruway.shapes.rules.dims import fresh, wrap_dim
+from thruway.shapes.rules.strides import broadcast, contiguous_strides, equals, numel
+from thruway.shapes.symbolic import Facts, SizeNode, bare
+
+MASKS = ("bool", "uint8")
+INDEXING = "aten::index.Tensor"
+_INDEX = torch.ops.aten.index.Tensor
+Row = Callable[..., object]
+
+
+def is_masked(name: str, args: Sequence[object]) -> bool:
+    """Whether the operator reads by a mask."""
+    return name == INDEXING and any(isinstance(one, TensorMeta) and one.dtype in MASKS for one in args[1])
+
+
+def unbacked_result(op: OpOverload, args: tuple, kwargs: dict, facts: Facts) -> object:
+    """The metadata of what `op` gives for `args`, with TensorMeta in place of tensors."""
+    row = ROWS.get(op._name)
+    if row is None:
+        data_dependent(op._name)
+    return row(facts, *args, **kwargs)
+
+
+def _number(facts: Facts, high: SizeLike, low: int = 0) -> SizeNode:
+    return SizeNode(facts.fresh(low, bare(high)), facts)
+
+
+def _nonzero(facts: Facts, x: TensorMeta) -> TensorMeta:
+    found = _number(facts, numel(x.sizes))
+    return TensorMeta((found, len(x.sizes)), (1, found), "int64", x.device)
+
+
+def _masked_select(facts: Facts, x: TensorMeta, mask: TensorMeta) -> TensorMeta:
+    require(mask.dtype in MASKS, f"masked_select by {mask.dtype}")
+    return fresh(x, (_number(facts, numel(broadcast([x.sizes, mask.sizes]))),))
+
+
+def _index(facts: Facts, x: TensorMeta, indices: Sequence[TensorMeta | None]) -> object:
+    """Each mask stands for as many index tensors as it has dimensions."""
+    opened: list[TensorMeta | None] = []
+    for one in indices:
+        if one is None or one.dtype not in MASKS:
+            opened.append(one)
+            continue
+        at = len(opened)
+        covered = x.sizes[at:at + len(one.sizes)]
+        require(len(covered) == len(one.sizes) and all(map(equals, one.sizes, covered)), f"a mask of sizes {one.sizes} over {covered}")
+        if not one.sizes:
+            data_dependent("indexing by a 0-dim mask")
+        found = _number(facts, numel(one.sizes))
+        opened += [TensorMeta((found,), (1,), "int64", x.device)] * len(one.sizes)
+    return apply_rule(_INDEX, (x, opened), None)
+
+
+def _unique(facts: Facts, x: TensorMeta, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> tuple[TensorMeta, ...]:
+    return _uniques(facts, x, return_inverse, return_counts)
+
+
+def _uniques(facts: Facts, x: TensorMeta, return_inverse: bool, return_counts: bool) -> tuple[TensorMeta, ...]:
+    found = _number(facts, numel(x.sizes))
+    inverse = fresh(x, x.sizes if return_inverse else (0,), "int64")
+    return fresh(x, (found,)), inverse, fresh(x, (found if return_counts else 0,), "int64")
+
+
+def _unique_dim(
+    facts: Facts, x: TensorMeta, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+) -> tuple[TensorMeta, ...]:
+    dim = wrap_dim(dim, len(x.sizes))
+    require(all(type(size) is int and size > 0 for size in x.sizes), "unique along a dimension of sizes that are not known")
+    found = _number(facts, x.sizes[dim])
+    moved = contiguous_strides((found, *x.sizes[:dim], *x.sizes[dim + 1:]))
+    sizes, strides = (*x.sizes[:dim], found, *x.sizes[dim + 1:]), (*moved[1:dim + 1], moved[0], *moved[dim + 1:])
+    inverse = fresh(x, (x.sizes[dim],), "int64")
+    return TensorMeta(sizes, strides, x.dtype, x.device), inverse, fresh(x, (found if return_counts else 0,), "int64")
+
+
+def _unique_consecutive(
+    facts: Facts, x: TensorMeta, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None,
+) -> tuple[TensorMeta, ...]:
+    if dim is not None:
+        return _unique_dim(facts, x, dim, True, return_inverse, return_counts)
+    return _uniques(facts, x, return_inverse, return_counts)
+
+
+def _bincount(facts: Facts, x: TensorMeta, weights: TensorMeta | None = None, minlength: int = 0) -> TensorMeta:
+    dtype = "int64" if weights is None else "float32" if weights.dtype == "float32" else "float64"
+    return fresh(x, (SizeNode(facts.fresh(minlength), facts),), dtype)
+
+
+def _repeat_interleave(facts: Facts, repeats: TensorMeta, *, output_size: SizeLike | None = None) -> TensorMeta:
+    return fresh(repeats, (SizeNode(facts.fresh(), facts) if output_size is None else output_size,))
+
+
+ROWS: dict[str, Row] = {
+    "aten::nonzero": _nonzero,
+    "aten::masked_select": _masked_select,
+    INDEXING: _index,
+    "aten::_unique2": _unique,
+    "aten::unique_dim": _unique_dim,
+    "aten::unique_consecutive": _unique_consecutive,
+    "aten::bincount": _bincount,
+    "aten::repeat_interleave.Tensor": _repeat_interleave,
+}
