@@ -8,7 +8,8 @@ import torch
 from graph.build import Build, assert_same, run, targets
 from thruway.core.target import Target
 from thruway.graph.patterns.attention import recognise_attention
-from thruway.graph.rewrite import Context
+from thruway.graph.patterns.attention_masks import settle_masks
+from thruway.graph.rewrite import Context, bind, meta
 
 aten = torch.ops.aten
 SIZES = (2, 3, 40, 8)
@@ -220,3 +221,45 @@ def test_where_it_does_not_pay_it_stays():
     check(b, b.result(b.scores(2.0)), False)
     b = Written((2, 3, 8, 8), dtype=torch.bfloat16)
     check(b, b.result(b.scores(2.0)), True, target=Target(kind="cuda"), rtol=5e-2, atol=5e-2)
+
+
+ON_GPU = Target(kind="cuda")
+
+
+def called(b: Build, mask, target=AMX):
+    """The settled graph of one attention call with `mask`, and the arguments of that call."""
+    q, k, v = (b.input(rnd(2, 3, 40, 8)) for _ in range(3))
+    made = mask(b)
+    graph = b.done(b(aten.scaled_dot_product_attention.default, q, k, v, made))
+    result = settle_masks(graph, Context(target))
+    assert_same(graph, result, b.tensors, rtol=1e-4, atol=1e-5)
+    node = next(node for node in result.nodes if node.target is aten.scaled_dot_product_attention.default)
+    return result is not graph, bind(node)
+
+
+OPEN = (lambda b: b(aten.ones.default, [40, 40], dtype=torch.bool), lambda b: b(aten.zeros.default, [2, 1, 40, 40]),
+        lambda b: b(aten.expand.default, b(aten.ge.Scalar, b(aten.arange.default, 40), 0), [2, 1, 40, 40]))
+CAUSAL = (lambda b: causal(b, 40), lambda b: b(aten.expand.default, causal(b, 40), [2, 1, 40, 40]),
+          lambda b: b(aten.triu.default, b(aten.full.default, [40, 40], -math.inf), 1))
+OTHERS = (lambda b: b(aten.tril.default, b(aten.ones.default, [40, 40], dtype=torch.bool), 1), lambda b: b.input(rnd(40, 40) > -1),
+          lambda b: b.input(rnd(40, 40)), lambda b: b(aten.expand.default, b.input(rnd(1, 1, 1, 1) > -9), [2, 1, 40, 40]))
+
+
+@pytest.mark.parametrize("mask", OPEN)
+def test_a_mask_that_hides_nothing_goes(mask):
+    changed, a = called(Build(), mask)
+    assert changed and a.attn_mask is None and not a.is_causal
+
+
+@pytest.mark.parametrize("mask", CAUSAL)
+def test_a_triangle_given_as_a_mask_becomes_a_flag(mask):
+    changed, a = called(Build(), mask)
+    assert changed and a.attn_mask is None and a.is_causal
+
+
+@pytest.mark.parametrize("mask", OTHERS)
+def test_other_masks_stay_and_are_numbers_without_gaps_on_a_gpu(mask):
+    changed, a = called(Build(), mask)
+    assert not changed and a.attn_mask is not None
+    _, a = called(Build(), mask, ON_GPU)
+    assert meta(a.attn_mask).dtype == "float32" and meta(a.attn_mask).strides[-1] == 1

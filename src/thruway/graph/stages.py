@@ -7,6 +7,7 @@ from thruway.graph.decompose import decompose, open_composites
 from thruway.graph.derived import mark_derived
 from thruway.graph.layout import prefer_channels_last
 from thruway.graph.patterns.attention import recognise_attention
+from thruway.graph.patterns.attention_masks import settle_masks
 from thruway.graph.patterns.batch_norm import fold_batch_norm
 from thruway.graph.patterns.cpu_convolution import select_convolutions
 from thruway.graph.patterns.cpu_few_rows import open_few_rows
@@ -19,6 +20,7 @@ GENERAL_PASSES = (
     Pass(simplify, why="less to look at for all that follow"),
     Pass(open_composites, why="patterns see convolution, linear and attention in one form"),
     Pass(recognise_attention, after=("open_composites",), why="matmul and masks are still whole"),
+    Pass(settle_masks, after=("recognise_attention",), why="what masks are made of is still whole"),
     Pass(fold_batch_norm, after=("open_composites",), why="decompose opens the batch norms that are left"),
     Pass(decompose, after=("recognise_attention", "fold_batch_norm")),
     Pass(recognise_linear, after=("decompose",), why="matmul with a weight is mm by now"),

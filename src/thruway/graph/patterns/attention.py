@@ -11,20 +11,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
-from typing import Any
 
 import torch
 from torch.fx import Graph, Node
-from torch.fx.node import map_arg
 
-from thruway.core.sizes import SizeLike
-from thruway.graph.derived import FILLS
+from thruway.graph.patterns.attention_masks import CASTS, constant, is_causal, is_open, rows_are_open
 from thruway.graph.patterns.cpu_attention import attention_pays
-from thruway.graph.rewrite import Context, Emitter, Storages, aten, bind, editable, is_op, meta, numel, output_values, replace, settled
+from thruway.graph.rewrite import Context, Emitter, Storages, aten, bind, editable, is_op, meta, output_values, replace, settled
 from thruway.graph.simplify import order_of
 from thruway.shapes.meta import TensorMeta
-
-CONSTANT_MASK_LIMIT = 1 << 24      # elements of a mask that is worked out while compiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,6 @@ def recognise_attention(graph: Graph, context: Context) -> Graph:
 
 
 SOFTMAXES = frozenset({aten.softmax.int, aten._softmax.default})
-CASTS = frozenset({aten._to_copy.default, aten.to.dtype, aten.to.device, aten.to.other, aten.type_as.default})
 PRODUCTS = frozenset({aten.matmul.default, aten.bmm.default})
 
 
@@ -88,23 +82,14 @@ def _masked(node: Node, found: Attention) -> tuple[Node, Attention] | None:
         node = _through_casts(node)
         if len(node.users) != 1:
             return None
-        if is_op(node, aten.masked_fill.Scalar, aten.masked_fill.Tensor) and _constant(node.args[2]) == -math.inf:
+        if is_op(node, aten.masked_fill.Scalar, aten.masked_fill.Tensor) and constant(node.args[2]) == -math.inf:
             found, node = with_changes(found, dropped=(*found.dropped, node.args[1])), node.args[0]
-        elif is_op(node, aten.where.self, aten.where.ScalarOther) and _constant(node.args[2]) == -math.inf:
+        elif is_op(node, aten.where.self, aten.where.ScalarOther) and constant(node.args[2]) == -math.inf:
             found, node = with_changes(found, keep=(*found.keep, node.args[0])), node.args[1]
         elif is_op(node, aten.add.Tensor) and found.bias is None and (operands := _bias_of(node)):
             found, node = with_changes(found, bias=operands[1]), operands[0]
         else:
             return node, found
-
-
-def _constant(value: Any) -> float | None:
-    """The number that every element of `value` is, where it is a number or a filled tensor."""
-    if isinstance(value, (int, float)):
-        return value
-    if is_op(value, aten.full.default, aten.scalar_tensor.default):
-        return value.args[1] if value.target is aten.full.default else value.args[0]
-    return _constant(value.args[0]) if is_op(value, *CASTS) else None
 
 
 def _bias_of(node: Node) -> tuple[Node, Node] | None:
@@ -139,7 +124,7 @@ def _scaled_product(node: Node, found: Attention) -> Attention | None:
 def _factor(node: Node) -> tuple[Node, float]:
     """(x, c) for x * c or x / c that only this path reads and that keeps the dtype; (x, 1) otherwise."""
     if is_op(node, aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar) and len(node.users) == 1:
-        factor = _constant(node.args[1])
+        factor = constant(node.args[1])
         if factor is not None and math.isfinite(factor) and factor > 0 and meta(node).dtype == meta(node.args[0]).dtype:
             return node.args[0], (factor if node.target in (aten.mul.Tensor, aten.mul.Scalar) else 1 / factor)
     return node, 1.0
@@ -169,12 +154,13 @@ def _emit(emit: Emitter, a: Attention, node: Node) -> Node:
         query, key, value = (emit(aten.unsqueeze.default, x, 0) for x in (query, key, value))
     query, key, value = (_with_unit_stride(emit, x) for x in (query, key, value))
     mask = _mask(emit, a)
-    causal = mask is not None and _is_causal(mask, meta(query).sizes[-2], meta(key).sizes[-2])
+    mask = None if mask is not None and is_open(mask) else mask
+    causal = mask is not None and is_causal(mask, meta(query).sizes[-2], meta(key).sizes[-2])
     result = emit(aten.scaled_dot_product_attention.default, query, key, value, None if causal else _of_rank_two_or_four(emit, mask),
                   is_causal=causal, scale=a.scale)
     if len(batch) == 1:
         result = emit(aten.squeeze.dim, result, 0)
-    return result if mask is None or causal or _rows_are_open(mask) else _with_nan(emit, result, mask)
+    return result if mask is None or causal or rows_are_open(mask) else _with_nan(emit, result, mask)
 
 
 def _untransposed(emit: Emitter, node: Node) -> Node:
@@ -213,52 +199,6 @@ def _of_rank_two_or_four(emit: Emitter, mask: Node | None) -> Node | None:
     while mask is not None and len(meta(mask).sizes) not in (2, 4):
         mask = emit(aten.unsqueeze.default, mask, 0)
     return mask
-
-
-def _is_causal(mask: Node, queries: SizeLike, keys: SizeLike) -> bool:
-    """Whether the mask lets each query see exactly the keys up to its own place."""
-    value = meta(mask)
-    if is_op(mask, aten.tril.default) and bind(mask).diagonal == 0 and (value.sizes, value.dtype) == ((queries, keys), "bool"):
-        return is_op(mask.args[0], aten.ones.default) or _constant(mask.args[0]) == 1
-    known = _worked_out(mask)
-    if known is None or known.dtype != torch.bool or known.dim() < 2 or known.numel() != known.shape[-2] * known.shape[-1]:
-        return False
-    return known.shape[-2:] == (queries, keys) and bool(torch.equal(known, torch.ones_like(known).tril()))
-
-
-def _rows_are_open(mask: Node) -> bool:
-    """Whether certainly every query sees some key."""
-    known = _worked_out(mask)
-    if known is None or known.dim() == 0:
-        return False
-    keep = known if known.dtype == torch.bool else known != -math.inf
-    return bool(keep.any(-1).all())
-
-
-def _worked_out(mask: Node) -> torch.Tensor | None:
-    """The mask's elements where it is made of constants alone."""
-    count = numel(meta(mask))
-    if type(count) is not int or count > CONSTANT_MASK_LIMIT or not _is_constant(mask):
-        return None
-    return _evaluate(mask, {})
-
-
-def _is_constant(node: Node) -> bool:
-    """Made by fills and pure functions of them, no weights."""
-    if node.op == "get_attr":
-        return True
-    if node.op != "call_function":
-        return False
-    return node.target in FILLS if not node.all_input_nodes else all(_is_constant(used) for used in node.all_input_nodes)
-
-
-def _evaluate(node: Node, known: dict[Node, torch.Tensor]) -> torch.Tensor:
-    if node.op == "get_attr":
-        return node.meta["constant"]
-    if node not in known:
-        args, kwargs = map_arg((node.args, node.kwargs), lambda used: _evaluate(used, known))
-        known[node] = node.target(*args, **{**kwargs, **({"device": "cpu"} if "device" in kwargs else {})})
-    return known[node]
 
 
 def _with_nan(emit: Emitter, result: Node, mask: Node) -> Node:
