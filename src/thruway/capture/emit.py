@@ -14,7 +14,7 @@ import math
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import torch
@@ -29,11 +29,12 @@ from thruway.capture.values.base import (
     SizeValue, SliceValue, TensorValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.effect import expose
-from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
+from thruway.capture.values.iterate import CountedIterator, DictIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
 from thruway.capture.values.iterators import iterator_at, number
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import Size, show, symbols
 from thruway.frame import source as S
+from thruway.native.fallback import viewed_dict
 from thruway.shapes.floats import Element, FloatInput, FloatNode
 from thruway.shapes.symbolic import bare
 
@@ -110,6 +111,8 @@ class Emitter:
                 return f"{self.source(function)}.__kwdefaults__[{name!r}]"
             case S.MethodSelf(base):
                 return f"{self.source(base)}.__self__"
+            case S.Viewed(base):
+                return f"{self.constant(viewed_dict)}({self.source(base)})"
             case S.MethodFunction(base):
                 return f"{self.source(base)}.__func__"
             case S.Grad(base):
@@ -188,8 +191,11 @@ class Emitter:
         """Loads what a size symbol stands for into the variable of its name."""
         if name not in self.symbols:
             self.symbols.add(name)
+            if (element := self.state.facts.elements.get(name)) is not None:
+                self.prologue.append(f"{name} = {self.constant(number_in)}({self.output(element)})")
+                return
             owner, dim = self.state.symbols[name]
-            place = self.source(owner.source)
+            place = self.source(owner.source) if owner.source is not None else self.output(owner.node)
             self.prologue.append(f"{name} = {place}" if dim is None else f"{name} = {place}.shape[{dim}]")
 
     def constant_value(self, value: Constant) -> str:
@@ -347,6 +353,10 @@ def _build_list_iterator(out: Emitter, value: ListIterator, recipe: tuple, name:
     return [f"{out.constant(iterator_at)}({out.value(value.over)}, {out.value(number(value.index))})"]
 
 
+def _build_dict_iterator(out: Emitter, value: DictIterator, recipe: tuple, name: str) -> list[str]:
+    return [f"{out.constant(iterator_at)}({out.value(value.mapping)}.{value.kind}(), {out.value(number(value.index))})"]
+
+
 def _build_range_iterator(out: Emitter, value: RangeIterator, recipe: tuple, name: str) -> list[str]:
     return [f"iter(range({out.value(value.current)}, {out.value(value.stop)}, {out.value(value.step)}))"]
 
@@ -364,11 +374,22 @@ def _build_rows(out: Emitter, value: RowIterator, recipe: tuple, name: str) -> l
     return [f"zip({parts})" if value.function is None else f"map({out.value(value.function)}, {parts})"]
 
 
+def exhausted(name: str, qualified: str) -> Generator:
+    """A generator that has ended, under the name of the user's."""
+    made = (one for one in ())
+    next(made, None)
+    made.__name__, made.__qualname__ = name, qualified
+    return made
+
+
 def _build_generator(out: Emitter, value: GeneratorValue, recipe: tuple, name: str) -> list[str]:
     """A generator that stands where this one does; as it was called where it has not started."""
     frame = value.frame
     if value.finished:
-        return [f"{out.constant(iter)}(())"]
+        return [f"{out.constant(exhausted)}({frame.code.co_name!r}, {frame.code.co_qualname!r})"]
+    if value.plays is not None and not value.started:
+        builtin, args, kwargs = value.plays
+        return [f"{out.constant(builtin)}({out.values(args)}{''.join(f'{k}={out.value(v)}, ' for k, v in kwargs.items())})"]
     if not value.started:
         code, free = plain_parameters(frame.code), frame.code.co_freevars
         arguments = [frame.locals[one] for one in code.co_varnames[:code.co_argcount]]
@@ -387,8 +408,8 @@ def _build_generator(out: Emitter, value: GeneratorValue, recipe: tuple, name: s
 
 BUILDERS: dict[type, Callable[..., list[str]]] = {
     ListValue: _build_list, DictValue: _build_dict, SetValue: _build_set, CellValue: _build_cell, FunctionValue: _build_function,
-    ObjectValue: _build_object, ListIterator: _build_list_iterator, CountedIterator: _build_counted_iterator, EnumerateIterator: _build_enumerate,
-    RowIterator: _build_rows, RangeIterator: _build_range_iterator, GeneratorValue: _build_generator,
+    ObjectValue: _build_object, ListIterator: _build_list_iterator, DictIterator: _build_dict_iterator, CountedIterator: _build_counted_iterator,
+    EnumerateIterator: _build_enumerate, RowIterator: _build_rows, RangeIterator: _build_range_iterator, GeneratorValue: _build_generator,
 }
 
 

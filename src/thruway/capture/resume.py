@@ -309,12 +309,23 @@ def outside_handler(function: Callable[..., Any], *args: Any) -> Any:
     try:
         return function(*args)
     except BaseException as error:
+        if handled in _handled_inside(function, args):
+            raise
         link: BaseException | None = error
         while link is not None:
             if link.__context__ is handled:
                 link.__context__ = None
             link = link.__context__
         raise
+
+
+def _handled_inside(function: Callable[..., Any], args: tuple[Any, ...]) -> list[BaseException]:
+    """The errors of the `except` blocks that the frame stands in, as `continue_handling` is given them."""
+    errors = []
+    while function is continue_handling:
+        error, function, *args = args
+        errors.append(error)
+    return errors
 
 
 def emit_break(state: State, function: types.FunctionType, broken: Break, compile_function: CompileFunction):

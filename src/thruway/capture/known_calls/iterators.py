@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.known_calls.plain_iterators import PLAIN
+from thruway.capture.known_calls.plain_iterators import ITERATED, PLAIN
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
@@ -98,10 +98,13 @@ def longest(state: State, args: Args, kwargs: Kwargs) -> Value:
     return ListIterator(TupleValue(tuple(TupleValue(row) for row in rows)))
 
 
-def inlined(function: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value | Inline]:
-    """A row that calls a Python function of ours in place of the builtin."""
-    def handler(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
-        return call(state, state.wrap(state, function, state.made(function), True), args, kwargs)
+def inlined(builtin: Any, function: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value]:
+    """A row that calls a generator function of ours in place of the builtin, which asks for its iterators at once."""
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        args = [iterator_of(state, arg) if i in ITERATED.get(builtin, (0,)) else arg for i, arg in enumerate(args)]
+        made = call(state, state.wrap(state, function, state.made(function), True), args, kwargs)
+        made.plays = (builtin, args, kwargs)
+        return made
     return handler
 
 
@@ -164,7 +167,7 @@ _GENERATOR = type(_ for _ in ())
 ROWS = {
     iter: new_iterator, iterator_at: iterator_again, range_iterator: range_again, next: next_item, range: new_range,
     zip: zipped, enumerate: enumerated, map: mapped,
-    **{builtin: inlined(function) for builtin, function in PLAIN.items()}, reversed: reverse, itertools.zip_longest: longest,
+    **{builtin: inlined(builtin, function) for builtin, function in PLAIN.items()}, reversed: reverse, itertools.zip_longest: longest,
     itertools.product: combined(itertools.product), itertools.permutations: combined(itertools.permutations),
     itertools.combinations: combined(itertools.combinations), itertools.tee: copies,
     _GENERATOR.send: send, _GENERATOR.throw: throw_in, _GENERATOR.close: close, _GENERATOR.__next__: next_item,

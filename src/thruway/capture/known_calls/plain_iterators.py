@@ -126,3 +126,9 @@ PLAIN: dict[Any, Callable[..., Iterator]] = {
     itertools.pairwise: pairs, itertools.starmap: starmapped, itertools.takewhile: taken_while, itertools.dropwhile: dropped_while,
     itertools.compress: compressed,
 }
+
+# positions of the arguments that the builtin iterates: the first, but for these
+ITERATED: dict[Any, tuple[int, ...]] = {
+    filter: (1,), itertools.filterfalse: (1,), itertools.starmap: (1,), itertools.takewhile: (1,), itertools.dropwhile: (1,), itertools.compress: (0, 1),
+    itertools.chain: (), itertools.count: (), itertools.repeat: (),
+}

@@ -6,6 +6,8 @@ methods of list, dict and set are run by Python itself on them.
 
 from __future__ import annotations
 
+import itertools
+from collections import OrderedDict
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -13,14 +15,27 @@ from typing import Any
 from thruway.frame.source import Attr, DictAttr, Item, Source
 
 
-class Value:
-    """`source`: where the object is found outside, or None. `exposed`: an effect already refers to it, so that later writes are effects too."""
+_AGES = itertools.count(1)
+_age = 0
 
-    __slots__ = ("source", "exposed")
+
+def new_age() -> int:
+    """Values made from now on have an age of at least this; those that there are, a lower one."""
+    global _age
+    _age = now = next(_AGES)
+    return now
+
+
+class Value:
+    """`source`: where the object is found outside, or None. `exposed`: an effect already refers to it, so that later writes are effects too.
+    `age` tells values made in a side of a branch from those that are older."""
+
+    __slots__ = ("source", "exposed", "age")
 
     def __init__(self, source: Source | None = None):
         self.source = source
         self.exposed = source is not None
+        self.age = _age
 
 
 class Null(Value):
@@ -289,14 +304,16 @@ class IteratorValue(Value):
 
 
 class GeneratorValue(Value):
-    """A generator made inside: a suspended symbolic frame. `running` guards against re-entry."""
+    """A generator made inside: a suspended symbolic frame. `running` guards against re-entry.
+    `plays`: the builtin (filter, itertools.…) and its arguments where the frame is our own writing of that one."""
 
-    __slots__ = ("frame", "started", "finished", "running")
+    __slots__ = ("frame", "started", "finished", "running", "plays")
 
     def __init__(self, frame: Any):
         super().__init__()
         self.frame = frame
         self.started = self.finished = self.running = False
+        self.plays: tuple[Any, list[Value], dict[str, Value]] | None = None
 
 
 class ViewValue(Value):
@@ -304,6 +321,13 @@ class ViewValue(Value):
 
     __slots__ = ("mapping", "kind")
 
-    def __init__(self, mapping: DictValue, kind: str):
-        super().__init__()
+    def __init__(self, mapping: DictValue, kind: str, source: Source | None = None):
+        super().__init__(source)
         self.mapping, self.kind = mapping, kind
+
+    @property
+    def cls(self) -> type:
+        return VIEW_TYPES[OrderedDict if issubclass(self.mapping.cls, OrderedDict) else dict][self.kind]
+
+
+VIEW_TYPES = {cls: {kind: type(getattr(cls(), kind)()) for kind in ("keys", "values", "items")} for cls in (dict, OrderedDict)}

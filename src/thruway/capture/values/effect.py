@@ -91,6 +91,9 @@ def _generator_children(state: State, value: GeneratorValue) -> list[Value]:
     frame = value.frame
     if value.running or frame.handled:
         raise unsupported(state, "TW110", f"a generator that {'is running' if value.running else 'handles an exception'}")
+    if value.plays is not None and not value.started:
+        _, args, kwargs = value.plays
+        return [*args, *kwargs.values()]
     return [] if value.finished else [one for one in (*frame.locals.values(), *frame.cells.values(), *frame.stack) if one is not NULL]
 
 

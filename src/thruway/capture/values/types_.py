@@ -21,7 +21,6 @@ FIXED: dict[type, type] = {
     FunctionValue: types.FunctionType, MethodValue: types.MethodType, PartialValue: functools.partial, SliceValue: slice, CellValue: types.CellType,
     GeneratorValue: types.GeneratorType, SuperValue: super,
 }
-VIEWS = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 SIZES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
@@ -34,14 +33,15 @@ def python_type(value: Value) -> type:
             return value.cls.value
         case TensorValue():
             return torch.Tensor if value.real is None else type(value.real)
-        case ListValue() | TupleValue() | DictValue() | SetValue() | CompiledValue():
+        case ListValue() | TupleValue() | DictValue() | SetValue() | CompiledValue() | ViewValue():
             return value.cls
         case SizeValue():
             return SIZES[type(value.size)]
-        case ViewValue():
-            return VIEWS[value.kind]
         case IteratorValue():
             return value.python_type
+        case GeneratorValue() if value.plays is not None:
+            builtin = value.plays[0]
+            return builtin if isinstance(builtin, type) else type(builtin.__self__)
         case MethodValue() if isinstance(value.function, Constant):
             return types.BuiltinMethodType
         case _:
@@ -70,22 +70,33 @@ def is_subclass(state: State, cls: type, wanted: Any) -> bool:
         if type(wanted).__module__ == "typing":
             return is_subclass(state, cls, wanted.__origin__) if hasattr(wanted, "__origin__") and not typing.get_args(wanted) else issubclass(cls, wanted)
         raise TypeError("isinstance() arg 2 must be a type, a tuple of types, or a union")
-    if not _answers_plainly(wanted):
+    if not _hook_says_yes(cls, wanted) and not _answers_plainly(wanted):
         raise unsupported(state, "TW101", f"isinstance with {wanted.__qualname__}, whose class answers in code of its own")
     return issubclass(cls, wanted)
+
+
+def _hook_says_yes(cls: type, wanted: type) -> bool:
+    """An abstract class whose own hook says yes asks no other: what is derived from it (which libraries add to) plays no part."""
+    return isinstance(wanted, abc.ABCMeta) and _has_plain_metaclass(wanted) and _hook_owner(wanted).__module__ in PURE_HOOKS \
+        and wanted.__subclasshook__(cls) is True
 
 
 def _answers_plainly(wanted: type) -> bool:
     if wanted in (torch.nn.Parameter, torch.nn.Buffer):
         return True
-    for base in type(wanted).__mro__:
-        has_hooks = not base.__dict__.keys().isdisjoint(("__instancecheck__", "__subclasscheck__"))
-        if has_hooks and base not in PLAIN_METACLASSES and base.__module__ not in PURE_HOOKS:
-            return False
-    return not isinstance(wanted, abc.ABCMeta) or _has_pure_hooks(wanted)
+    return _has_plain_metaclass(wanted) and (not isinstance(wanted, abc.ABCMeta) or _has_pure_hooks(wanted))
+
+
+def _has_plain_metaclass(cls: type) -> bool:
+    def has_hooks(base: type) -> bool:
+        return not base.__dict__.keys().isdisjoint(("__instancecheck__", "__subclasscheck__"))
+    return not any(has_hooks(base) and base not in PLAIN_METACLASSES and base.__module__ not in PURE_HOOKS for base in type(cls).__mro__)
+
+
+def _hook_owner(cls: type) -> type:
+    return next(base for base in cls.__mro__ if "__subclasshook__" in base.__dict__)
 
 
 def _has_pure_hooks(cls: type) -> bool:
     """An abstract class asks its own hook, then all its subclasses."""
-    owner = next(base for base in cls.__mro__ if "__subclasshook__" in base.__dict__)
-    return owner.__module__ in PURE_HOOKS and all(_answers_plainly(below) for below in type.__subclasses__(cls))
+    return _hook_owner(cls).__module__ in PURE_HOOKS and all(_answers_plainly(below) for below in type.__subclasses__(cls))
