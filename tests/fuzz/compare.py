@@ -111,7 +111,7 @@ class Snapshot:
 
 
 class Tensor:
-    """A tensor in a snapshot: equal by head, and by bits or within `tolerance`."""
+    """A tensor in a snapshot: equal by head, and by bits or within `tolerance`, where kernels of ours may also write once more than eager."""
 
     tolerance = 0.0
 
@@ -119,7 +119,8 @@ class Tensor:
         self.head, self.value, self.grad = head, value, grad
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Tensor) or self.head != other.head or (self.grad is None) != (other.grad is None):
+        heads_differ = not isinstance(other, Tensor) or (self.head[:-1] != other.head[:-1] if self.tolerance else self.head != other.head)
+        if heads_differ or (self.grad is None) != (other.grad is None):
             return False
         return self._close(self.value, other.value) and (self.grad is None or self._close(self.grad, other.grad))
 
