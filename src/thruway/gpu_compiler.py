@@ -74,7 +74,7 @@ def compile_on_gpu(
     if split.derived is not None:
         derived = split.derived
         kept = KeptValues(lambda inputs: settled_values(derived, inputs), split.watched, lambda text: journal.add("repack", name, text))
-    graphs = mode != "max-autotune-no-cudagraphs"
+    graphs = not mode.endswith("no-cudagraphs")
     return GpuRunnable(sources.launch, {k.symbol: k for k in made}, device, graphs, kept, lambda kind, text: _note(journal, name, kind, text))
 
 

@@ -25,11 +25,13 @@ from thruway.codegen.sources import Sources, generate
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.journal import Journal
 from thruway.core.passes import check_order, run_passes
+from thruway.frame.modes import with_autocast
 from thruway.core.settings import Settings
 from thruway.core.sizes import SizeLike
 from thruway.core.target import Target
 from thruway.gpu_compiler import compile_on_gpu, is_on_gpu
 from thruway.graph.aliases import node_traits
+from thruway.graph.cut import Cut, Piece, cut, needs_cut
 from thruway.graph.evaluate import evaluate
 from thruway.graph.numbers import Placed, place_numbers, with_numbers
 from thruway.graph.retrace import retrace
@@ -43,7 +45,8 @@ from thruway.loops.simplify import simplify
 from thruway.loops.verify import verify as verify_program
 from thruway.native import RegionFailed
 from thruway.runtime.load import load_artifact
-from thruway.runtime.plain import plain_region
+from thruway.runtime.pieces import assumptions, guarded
+from thruway.runtime.plain import may_write, plain_region
 from thruway.schedule.build import build_plan
 from thruway.shapes.equal_sizes import unite
 from thruway.shapes.meta import TensorMeta
@@ -67,21 +70,59 @@ class GraphCompiler:
         default_float: str = "float32", mode: str = "default", facts: Facts | None = None,
     ) -> Callable[..., tuple[torch.Tensor, ...]]:
         """A callable over the graph's inputs. Unsupported where a stage cannot take the graph."""
-        machine = self._machine(settings)
+        if needs_cut(graph_module.graph):
+            return self._compile_pieces(cut(graph_module, metas, weights), name, settings, default_float, mode, facts or Facts())
+        machine = self.machine(settings)
         placed = place_numbers(graph_module, metas, weights)
         return with_numbers(self._compile_tensors(placed, name, settings, machine, default_float, mode, facts or Facts()), placed.convert)
 
-    def _compile_tensors(
-        self, placed: Placed, name: str, settings: Settings, machine: Machine, default_float: str, mode: str, facts: Facts,
+    def _compile_pieces(self, pieces: Cut, name: str, settings: Settings, default_float: str, mode: str, facts: Facts) -> Callable[..., Any]:
+        """The outer graph, which runs compiled pieces where they are compiled."""
+        for k, piece in enumerate(pieces.pieces):
+            run = piece.module.forward
+            try:
+                if piece.overlaps and may_write(piece.module.graph):
+                    raise Unsupported("TW807", "a piece writes one of two tensors that may share memory")
+                run = self._compile_piece(piece, run, f"{name}.{k}", settings, default_float, mode, facts)
+            except Unsupported as failure:
+                self.journal.add("eager", f"{name}.{k}", "a piece of the graph runs by torch's operators", reason=failure.reason)
+            piece.call.target = run
+        pieces.outer.recompile()
+        return plain_region(pieces.outer.graph, pieces.outer.forward)
+
+    def _compile_piece(
+        self, piece: Piece, plain: Callable[..., Any], name: str, settings: Settings, default_float: str, mode: str, facts: Facts,
     ) -> Callable[..., Any]:
+        """A piece compiled for sizes of at least 2, and for what else it assumes; other calls run `plain`."""
+        placed = place_numbers(piece.module, piece.metas, piece.weights)
+        assumed = Facts(dict(facts.hints), known=facts.known)
+        unrecorded = "default-no-cudagraphs" if mode in ("default", "reduce-overhead") else "max-autotune-no-cudagraphs"
+        compiled = self._compile_tensors(placed, name, settings, self.machine(settings), default_float, unrecorded, assumed, is_guarded=True)
+        layouts = [(meta.sizes, meta.strides, trusted) for meta, trusted in zip(placed.metas, _trusted(piece, placed))]
+        holds = assumptions(layouts, [(fact.left, fact.operator, fact.right) for fact in assumed.recorded])
+        return guarded(compiled, plain, placed.convert, holds)
+
+    def _compile_tensors(
+        self, placed: Placed, name: str, settings: Settings, machine: Machine, default_float: str, mode: str, facts: Facts, is_guarded: bool = False,
+    ) -> Callable[..., Any]:
+        """`is_guarded`: what is assumed of sizes is checked at each call."""
         with self._stage("retrace", name, settings):
             metas, facts = unite(placed.metas, facts)
             graph = retrace(placed.module, metas, placed.weights, facts)
+        with with_autocast(()):                                     # its casts are operators of the graph now
+            return self._compile_operators(graph, name, settings, machine, default_float, mode, facts, is_guarded)
+
+    def _compile_operators(
+        self, graph: Graph, name: str, settings: Settings, machine: Machine, default_float: str, mode: str, facts: Facts, is_guarded: bool,
+    ) -> Callable[..., Any]:
         if is_on_gpu(graph):
-            refuse_assumed_sizes(facts)
+            if not is_guarded:
+                refuse_assumed_sizes(facts)
             return compile_on_gpu(graph, machine.store, self.journal, name, settings, default_float, mode)
         graph = self._passes(graph, machine.target, facts, name, settings)
-        _refuse_what_is_elsewhere(graph, machine.target, facts)
+        _refuse_what_is_elsewhere(graph, machine.target)
+        if not is_guarded:
+            refuse_assumed_sizes(facts)
         if not machine.target.kernels:
             return plain_region(graph, functools.partial(_run_operators, graph))
         with self._stage("lower", name, settings):
@@ -123,11 +164,18 @@ class GraphCompiler:
             runnable = load_artifact(artifact, machine.workers, report=lambda detail: self.journal.add("repack", name, str(detail)))
         return runnable.call
 
-    def _machine(self, settings: Settings) -> Machine:
+    def machine(self, settings: Settings) -> Machine:
+        """What compiles here under these settings."""
         key = (settings.cache_dir, settings.compiler)
         if key not in self._machines:
             self._machines[key] = Machine(settings, self.journal)
         return self._machines[key]
+
+
+def _trusted(piece: Piece, placed: Placed) -> list[bool]:
+    """`piece.trusted` for the tensors that it takes after numbers were placed; those that carry numbers are our own."""
+    known = {node.name: trusted for node, trusted in zip(piece.module.graph.find_nodes(op="placeholder"), piece.trusted)}
+    return [known.get(node.name, True) for node in placed.module.graph.find_nodes(op="placeholder")]
 
 
 class Machine:
@@ -148,17 +196,17 @@ def _derived_limit() -> int:
     return max(0, int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 4 / PADDED) - COMPILING)
 
 
-def _refuse_what_is_elsewhere(graph: Graph, target: Target, facts: Facts) -> None:
-    """Unsupported where a value lives on another device than the target's, or where sizes were assumed that no guard knows."""
+def _refuse_what_is_elsewhere(graph: Graph, target: Target) -> None:
+    """Unsupported where a value lives on another device than the target's."""
     for node in graph.nodes:
         value = node.meta.get("value")
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, TensorMeta) and one.device.partition(":")[0] != target.kind:
                 raise Unsupported("TW805", f"{node.name} is on {one.device}; kernels are made for {target.kind} here")
-    refuse_assumed_sizes(facts)
 
 
 def refuse_assumed_sizes(facts: Facts) -> None:
+    """Unsupported where sizes were assumed that no guard knows."""
     if facts.recorded:
         raise Unsupported("TW806", f"the sizes have to satisfy {next(iter(facts.recorded))}, which no guard checks")
 

@@ -17,19 +17,22 @@ from thruway.capture.captured import Captured, GraphInput
 from thruway.capture.emit import argument_names, emit
 from thruway.capture.interpreter import BreakHere, finish_inline, program, resume_generator, run_call, run_top
 from thruway.capture.known_calls import KNOWN
+from thruway.capture.known_calls.torch_modes import restore_devices, restore_modes
 from thruway.capture.locals import LazyLocals
+from thruway.capture.links import Reconsider, check_links
 from thruway.capture.resume import Break, emit_break
+from thruway.capture.selectable import note_operator, refuse_older_writes
 from thruway.capture.state import Frame, Input, Namespace, State
-from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorValue, TupleValue
-from thruway.capture.values.effect import record
+from thruway.capture.values.base import SizeValue, TensorValue
 from thruway.capture.wrap import cell_value, wrap
 from thruway.core.errors import BreakReason, FullGraphError, Unsupported
 from thruway.core.settings import Settings
 from thruway.frame.guard import GlobalState, GuardSet
+from thruway.frame.modes import autocast_devices, present, present_devices, put_back, without_device_mode
 from thruway.frame.source import Cell, Global, Local, Source, is_module_tensor, show
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceMode, TraceTensor
-from thruway.shapes.traits import Traits
+from thruway.shapes.traits import Traits, traits_of
 
 GENERATORS = 0x20 | 0x80 | 0x200     # generator, coroutine, asynchronous generator
 
@@ -42,6 +45,7 @@ def capture(
     dynamic: Container[tuple[Source, int | None]] = frozenset(),
     compile_function: Callable[[types.FunctionType], Callable[..., Any]] | None = None,
     is_continuation: bool = False,
+    hides_compiling: bool = False,
 ) -> Captured:
     """Captures one call of `function`. `arguments` are bound, in co_varnames order (*args as a tuple, **kwargs as a dict).
 
@@ -49,19 +53,41 @@ def capture(
     runs it in plain Python and carries on in continuations, each passed through `compile_function`; without that (fullgraph), and where
     the frame's state cannot be rebuilt, Unsupported says that the frame must run eager whole. Nothing that a user could see happens,
     torch's modes included. `is_continuation`: `function` came to `compile_function` itself. `Captured.finish` takes the arguments, the
-    function's closure cells, and the graph's outputs.
+    function's closure cells, and the graph's outputs. Code that asks whether it is
+    being compiled, and then raises, is captured as code that hears that it is not (`hides_compiling`, which then holds for continuations).
     """
     if function.__code__.co_flags & GENERATORS:
         raise Unsupported("TW113", f"generators and coroutines as compiled functions are left to Python: {function.__name__}")
-    state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, dynamic, is_continuation=is_continuation)
-    grad = torch.is_grad_enabled()
+    caution: dict[Any, int] = {}
+    while True:
+        state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, dynamic, is_continuation=is_continuation,
+                      hides_compiling=hides_compiling, caution=caution)
+        try:
+            captured = _capture(state, function, arguments, modes, settings, compile_function)
+        except Reconsider as found:
+            caution |= {site: caution.get(site, 0) + 1 for site in found.sites}
+            continue
+        if captured is not None:
+            return captured
+        hides_compiling = True
+
+
+def _capture(
+    state: State, function: types.FunctionType, arguments: Sequence[Any], modes: GlobalState, settings: Settings,
+    compile_function: Callable[[types.FunctionType], Callable[..., Any]] | None,
+) -> Captured | None:
+    """One capture; None where the code raises after it heard that it is being compiled."""
+    before, devices = present(), present_devices()
+    state.devices = list(devices)
     broken = None
     try:
-        with unseen_by_saved_tensors_hooks(), WriteRecorder(state):
+        with unseen_by_saved_tensors_hooks(), without_device_mode(), WriteRecorder(state):
             frame = first_frame(state, function, arguments)
             try:
                 result = run_top(state, frame)
             except BreakHere as stop:
+                if state.heard_compiling and _raised(stop):
+                    return None
                 if compile_function is None:
                     raise stop.error from None
                 if state.strict[-1] if state.strict else settings.error_on_break:
@@ -69,21 +95,30 @@ def capture(
                 if stop.error.reason.code == "TW107":
                     return _left_to_python(state, function, modes, stop.error.reason)
                 broken = Break(stop.frames, stop.index, stop.error.reason, stop.keyword_names)
-            _restore_grad_mode(state, grad)
+            restore_modes(state, before)
+            restore_devices(state, devices)
             if broken is None:
                 finish, outputs, single = emit(state, function, result)
             else:
                 finish, outputs = emit_break(state, function, broken, compile_function)
                 single = False
+            check_links(state, outputs)
     finally:
-        torch._C._set_grad_enabled(grad)
+        put_back(before)
     return _captured(state, function, modes, finish, outputs, single, (broken.reason,) if broken else ())
+
+
+def _raised(stop: BreakHere) -> bool:
+    """Whether an error of the code's own is on its way, or being handled."""
+    handled = [error for frame in stop.frames for error in frame.handled]
+    return stop.error.reason.code == "TW107" or any(error.source is None for error in handled)
 
 
 def _left_to_python(state: State, function: types.FunctionType, modes: GlobalState, reason: BreakReason) -> Captured:
     """A call whose code raises runs as it stands: its traceback then has the user's frames, and nothing of it was done before."""
     _guard_facts(state)
-    return Captured(function.__qualname__, None, (), GuardSet(modes, tuple(state.guards.values())), None, False, tuple(state.kept), (reason,))
+    return Captured(function.__qualname__, None, (), GuardSet(modes, tuple(state.guards.values())), None, False, tuple(state.kept), (reason,),
+                    hides_compiling=state.hides_compiling)
 
 
 @contextlib.contextmanager
@@ -107,8 +142,18 @@ class WriteRecorder(TraceMode):
     def __init__(self, state: State):
         super().__init__()
         self.state = state
+        state.tracing = self
+        self.element_facts = state.facts
+        self.autocast = autocast_devices()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if self.state.sides:
+            refuse_older_writes(self.state, traits_of(func), _statistics_written(func, args), args, kwargs or {})
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
     def record(self, op: Any, traits: Traits, args: tuple, kwargs: dict, result: object) -> None:
+        if self.state.sides:
+            note_operator(self.state, op, traits, args, result)
         for name in (*traits.writes, *_statistics_written(op, args)):
             written = kwargs.get(name) if isinstance(name, str) else args[name] if name < len(args) else None
             for one in written if isinstance(written, list | tuple) else (written,):
@@ -142,14 +187,6 @@ def _guard_apart(state: State, written: TensorValue, other: TensorValue) -> None
     state.guard("no_overlap", written.source, other.source)
 
 
-def _restore_grad_mode(state: State, grad: bool) -> None:
-    """The graph leaves the mode as it was; where the user's code stands in another one, `finish` sets that first."""
-    now = torch.is_grad_enabled()
-    if now != grad:
-        state.graph.create_node("call_function", torch._C._set_grad_enabled, (grad,)).meta["line"] = None
-        record(state, "call", Constant(torch._C._set_grad_enabled), TupleValue((Constant(now),)), DictValue())
-
-
 def first_frame(state: State, function: types.FunctionType, arguments: Sequence[Any]) -> Frame:
     """The frame of the compiled call: arguments by Local sources, closure cells by Cell sources."""
     code = function.__code__
@@ -165,7 +202,7 @@ def first_frame(state: State, function: types.FunctionType, arguments: Sequence[
 def _guard_facts(state: State) -> None:
     """What was assumed of symbolic sizes."""
     for fact in state.facts.recorded:
-        value, _ = next(iter(state.symbols.values()))
+        value = next(value for value, _ in state.symbols.values() if value.source is not None)
         state.guard("relation", value.source, (fact.left, fact.operator, fact.right))
     for source in state.facts.fixed:
         state.guard("equal", source, state.number_inputs[source].size.node.hint)
@@ -175,6 +212,8 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
               reasons: tuple[BreakReason, ...]) -> Captured:
     graph = state.graph
     graph.output(tuple(outputs))
+    for node in state.facts.used:
+        node.meta["opaque"] = True
     _guard_facts(state)
     _guard_overlap(state)
     kept_inputs = []
@@ -187,7 +226,8 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     # Lazy: it writes its Python code when somebody runs or reads it, and most graphs are compiled instead.
     module = _LazyGraphModule(torch.nn.Module(), graph) if has_calls or outputs else None
     guards = GuardSet(modes, tuple(state.guards.values()))
-    return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept), reasons, state.facts.as_known())
+    return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept), reasons, state.facts.as_known(),
+                    state.hides_compiling)
 
 
 def _graph_input(state: State, one: Input) -> GraphInput:

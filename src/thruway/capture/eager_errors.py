@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from thruway.core.errors import Unsupported
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.names import torch_dtype
 from thruway.shapes.trace_tensor import TraceTensor
@@ -30,7 +31,7 @@ def eager_error(target: Callable[..., Any], args: list[Any], kwargs: dict[str, A
     try:
         with _disable_current_modes():
             errors = [_error_on(fill, target, args, kwargs) for fill in (0, 1)]
-    except _NoStandIn:
+    except (_NoStandIn, Unsupported):                  # a size that depends on elements has no value yet
         return None
     finally:
         torch.random.set_rng_state(random)

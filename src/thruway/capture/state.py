@@ -157,8 +157,17 @@ class State:
     marker: Marker | None = None
     is_continuation: bool = False
     number_inputs: dict[Source, Any] = field(default_factory=dict)
+    is_opaque: bool = False                               # what was traced last depends on elements: eager's kernels must run it
     lookups: dict[Any, Any] = field(default_factory=dict)
     by_trace: dict[int, Value] = field(default_factory=dict)
+    hides_compiling: bool = False                         # code that asks whether it is being compiled hears no
+    heard_compiling: bool = False                         # it asked, and heard yes
+    tracing: Any = None                                   # the mode under which operators run over metadata
+    transforms: int = 0                                   # of torch.func, whose function is being captured
+    devices: list[torch.device] = field(default_factory=list)      # default devices set around, the last one counts
+    sides: list[Any] = field(default_factory=list)        # the sides of branches being tried, innermost last
+    caution: dict[Any, int] = field(default_factory=dict)  # branch → how far to go with it (see branches)
+    links: list[Any] = field(default_factory=list)        # tensors that are one in eager, on one side of a branch
     strict: list[bool] = field(default_factory=list)      # error_on_graph_break blocks entered here, and whether each is on
 
     def where(self) -> UserLine | None:

@@ -21,9 +21,9 @@ from thruway.capture.values.base import (
 from thruway.capture.values.constants import from_python, make_tuple, specialize
 from thruway.capture.values.errors import raise_real
 from thruway.core.errors import Unsupported
-from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol
+from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol, as_symbol
 from thruway.frame.source import show
-from thruway.shapes.floats import Element, FloatInput, FloatNode
+from thruway.shapes.floats import Element, FloatInput, FloatNode, IntElementNode
 from thruway.shapes.nodes import make_node
 from thruway.shapes.refuse import ILL_SHAPED
 from thruway.shapes.symbolic import bare
@@ -119,6 +119,8 @@ def _has_no_device(kwargs: dict[str, Value]) -> bool:
 
 def without_floats(state: State, value: Value) -> Value:
     """The argument, with a float that changes between calls as a constant: only arithmetic takes it as it is."""
+    if isinstance(value, SizeValue) and isinstance(value.size.node, IntElementNode):
+        return SizeValue(torch.SymInt(value.size.node.as_size()))
     if isinstance(value, SizeValue) and isinstance(value.size.node, FloatNode):
         return specialize(state, value)
     if isinstance(value, ListValue | TupleValue) and any(isinstance(one, SizeValue) for one in value.items):
@@ -129,8 +131,11 @@ def without_floats(state: State, value: Value) -> Value:
 
 def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
     """The call over metadata. What eager raises too is raised in the user's code; other refusals leave the stretch to eager."""
+    deferred = state.facts.deferred
     try:
-        return target(*args, **kwargs)
+        result = target(*args, **kwargs)
+        state.is_opaque = state.facts.deferred != deferred
+        return result
     except Unsupported as error:
         reason = error.reason
         if reason.code == ILL_SHAPED and (raised := eager_error(target, args, kwargs)) is not None:
@@ -179,6 +184,7 @@ def result_value(state: State, node: torch.fx.Node, result: Any) -> Value:
         value = TensorValue(result, node)
         state.by_trace[id(result)] = value
         state.keep.append(result)
+        _bind_numbers(state, value)
         return value
     if isinstance(result, tuple | list):
         items = []
@@ -190,13 +196,22 @@ def result_value(state: State, node: torch.fx.Node, result: Any) -> Value:
     return from_python(state, result)
 
 
+def _bind_numbers(state: State, value: TensorValue) -> None:
+    """Sizes that depend on elements are read from the first tensor that has them."""
+    if state.facts.unbacked:
+        for dim, size in enumerate(value.trace.meta.sizes):
+            name = as_symbol(size)
+            if name is not None and name.name in state.facts.unbacked and name.name not in state.facts.elements:
+                state.symbols.setdefault(name.name, (value, dim))
+
+
 def add_node(state: State, target: Any, args: list[Value], kwargs: dict[str, Value]) -> torch.fx.Node:
     """One call in the graph: methods as call_method, everything else as call_function."""
     fx_args = tuple([to_node(state, a) for a in args])
     fx_kwargs = {k: to_node(state, v) for k, v in kwargs.items()}
     kind = "function"
     if not isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-        kind = "item" if target is torch.Tensor.item else torch_callables().get(target, "function")
+        kind = target.__name__ if target in READS_NUMBERS else torch_callables().get(target, "function")
     if kind == "function":
         node = make_node(state.graph, "call_function", target, fx_args, fx_kwargs)
     elif kind in METHOD_OPERATORS:
@@ -204,9 +219,12 @@ def add_node(state: State, target: Any, args: list[Value], kwargs: dict[str, Val
     else:
         node = make_node(state.graph, "call_method", kind, fx_args, fx_kwargs)
     node.meta["line"] = state.where()
+    if state.is_opaque:
+        node.meta["opaque"], state.is_opaque = True, False
     return node
 
 
+READS_NUMBERS = (torch.Tensor.item, torch.Tensor.tolist)
 METHOD_OPERATORS: dict[str, Callable[..., Any]] = {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
 
 
@@ -220,7 +238,7 @@ def to_trace(value: Value) -> Any:
                 raise NotTensorArguments
             return value.value
         case SizeValue():
-            return value.size
+            return value.size if type(value.size) is not torch.SymBool else value.size.node.fix()
         case TupleValue():
             return make_tuple(value.cls, [to_trace(item) for item in value.items])
         case ListValue():
@@ -320,6 +338,10 @@ def _term_node(state: State, monomial: tuple, coefficient: int) -> Any:
 
 def _atom_node(state: State, atom: Any) -> Any:
     if isinstance(atom, Symbol):
+        if atom.name in state.facts.elements:
+            return state.facts.elements[atom.name]
+        if atom.name not in state.symbols:
+            raise unsupported(state, "TW103", "a number that no tensor's size shows")
         tensor, dim = state.symbols[atom.name]
         if dim is None:
             return _number_node(state, tensor)

@@ -148,6 +148,8 @@ class _Placing:
         return name
 
     def _copy(self, node: Node, copies: dict[Node, Any], places: dict[Node, Node]) -> Node:
+        if node.target is torch.scalar_tensor and node.args[0] in self.elements:
+            return self.graph.call_method("to", (copies[node.args[0]], node.kwargs["dtype"]))
         taken = [one for one in node.all_input_nodes if one in places and takes_number(node, one, self.kinds)]
         made = self.graph.node_copy(node, lambda one: self._cast(places[one], self.kinds[one], node) if one in taken else copies[one])
         return self._rounded(made, node) if taken and node.target not in COMPARISONS | {operator.setitem} else made
@@ -210,6 +212,11 @@ _ONE = torch.zeros(1, dtype=torch.uint8)
 def carrier(size: int) -> torch.Tensor:
     """A tensor of that many elements, all of them the same byte."""
     return _ONE.expand(size)
+
+
+def tensor_of_size(size: int) -> torch.Tensor:
+    """A `carrier`; a number below 0 is no size, and what it would be the size of is not reached."""
+    return carrier(max(size, 0))
 
 
 def scalar(value: float, dtype: torch.dtype) -> torch.Tensor:

@@ -1,6 +1,9 @@
-"""A truth value behind torch's symbolic nodes: comparisons of symbolic numbers are answered at once."""
+"""A truth value behind torch's symbolic nodes: comparisons of symbolic numbers are answered at once, but for those that depend on elements."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
 
 
 class BoolNode:
@@ -28,9 +31,39 @@ class BoolNode:
     def expect_true(self, file, line): return self.value
     def wrap_bool(self, value): return BoolNode(value)
     def sym_not(self): return BoolNode(not self.value)
-    def sym_and(self, other): return BoolNode(self.value and other.value)
-    def sym_or(self, other): return BoolNode(self.value or other.value)
+    def sym_and(self, other): return other if self.value else self
+    def sym_or(self, other): return self if self.value else other
     def and_(self, other): return self.sym_and(other)
     def or_(self, other): return self.sym_or(other)
     def str(self): return str(self.value)
     def __str__(self): return str(self.value)
+
+
+class OpenNode(BoolNode):
+    """A comparison whose answer depends on the elements of a tensor. Code that has a road for both gets that one; a check is `defer`red to the
+    operator that makes it; whatever else asks is refused (`refuse` raises)."""
+
+    def __init__(self, refuse: Callable[[], NoReturn], defer: Callable[[], None]):
+        self.refuse, self.defer = refuse, defer
+
+    @property
+    def value(self) -> NoReturn:
+        self.refuse()
+
+    def is_symbolic(self): return True
+    def is_constant(self): return False
+    def has_hint(self): return False
+    def constant_bool(self): return None
+    def guard_size_oblivious(self, file, line): return False
+    def guard_or_false(self, file, line): return False
+    def guard_or_true(self, file, line): return True
+    def statically_known_true(self, file, line): return False
+    def sym_not(self): return OpenNode(self.refuse, self.defer)
+    def sym_and(self, other): return self if isinstance(other, OpenNode) or other.value else other
+    def sym_or(self, other): return self if isinstance(other, OpenNode) or not other.value else other
+    def str(self): return "a comparison of what tensors hold"
+    __str__ = str
+
+    def expect_true(self, file, line):
+        self.defer()
+        return True

@@ -87,6 +87,10 @@ class FloatNode:
                 self.facts.fixed[leaf.source] = None
         return self.hint
 
+    def as_size(self) -> Any:
+        """What stands for the number where sizes are computed: only an integer can."""
+        return self.fix()
+
     def is_element(self) -> bool:
         """Whether the value comes from a tensor's elements."""
         return any(isinstance(leaf, Element) for leaf in leaves(self.expression))
@@ -110,7 +114,7 @@ class FloatNode:
 
 
 class IntElementNode(FloatNode):
-    """What torch.SymInt asks of the node of an integer that a tensor holds. Arithmetic needs its value: Python's integers have no limit."""
+    """What torch.SymInt asks of the node of an integer that a tensor holds. In arithmetic, and as a size, it is a number that sizes are made of."""
 
     __slots__ = ()
 
@@ -119,9 +123,36 @@ class IntElementNode(FloatNode):
     def guard_int(self, file, line): return self.fix()
     def int_(self): return self.fix()
     def sym_float(self): return self.fix()
+    def wrap_int(self, value): return self.as_size().wrap_int(value)
+    def expect_size(self, file, line): return self.as_size().expect_size(file, line)
+    def as_size(self) -> Any: return self.facts.size_of(self.expression.node)
 
-    def _of(self, function: Callable[..., float], *operands: FloatNode) -> FloatNode:
-        return self.fix()
+    @property
+    def size(self) -> Size:
+        return self.as_size().size
+
+
+def _as_size(name: str) -> Callable[..., Any]:
+    def method(self: IntElementNode, *others: Any) -> Any:
+        return getattr(self.as_size(), name)(*others)
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "neg", "floordiv", "int_floordiv", "mod", "eq", "ne", "lt", "le", "gt", "ge", "sym_min", "sym_max", "pow", "truediv",
+              "int_truediv"):
+    setattr(IntElementNode, _name, _as_size(_name))
+
+
+class BoolElementNode(FloatNode):
+    """What torch.SymBool asks of the node of a truth value that a tensor holds. Whatever asks for it needs its value."""
+
+    __slots__ = ()
+
+    def is_float(self): return False
+    def is_bool(self): return True
+    def guard_bool(self, file, line): return self.fix()
+    def sym_not(self): return BoolNode(not self.fix())
 
 
 def element(node: object, is_float: bool, facts: Any) -> FloatNode:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NoReturn
 
 import torch
@@ -16,7 +17,7 @@ import torch
 from thruway.core import sizes as core
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size, SizeLike
-from thruway.shapes.booleans import BoolNode
+from thruway.shapes.booleans import BoolNode, OpenNode
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import NO_RULE
@@ -44,7 +45,10 @@ class Fact:
 class Facts:
     """`hints`: a value for each symbol's name. `recorded`: what was assumed, in order, without repeats. `may_fix`: whether a size may
     become a constant, which needs true hints. `fixed`: sources of floats that became constants. `known`: facts that hold anyway.
-    `unbacked`: what is known of numbers that depend on the elements of tensors; nothing more is ever assumed of them."""
+
+    `unbacked`: what is known of numbers that depend on the elements of tensors; nothing more is ever assumed of them. `elements`: by name, the
+    graph's nodes that read such numbers as they are; `used`: those of which sizes are made. `deferred`: how often eager's kernel, which then
+    has to run, was left to decide or to check something."""
 
     hints: dict[str, int] = field(default_factory=dict)
     recorded: dict[Fact, None] = field(default_factory=dict)
@@ -52,32 +56,65 @@ class Facts:
     fixed: dict[object, None] = field(default_factory=dict)
     known: frozenset[Fact] = frozenset()
     unbacked: dict[str, Range] = field(default_factory=dict)
-    expected: int = 0
+    elements: dict[str, object] = field(default_factory=dict)
+    used: set[object] = field(default_factory=set)
+    deferred: int = 0
 
     def fresh(self, low: int | None = 0, high: SizeLike | None = None) -> Size:
         """A number that a run of the graph makes known."""
+        self.deferred += 1
+        return self._number(low, high)
+
+    def _number(self, low: int | None, high: SizeLike | None) -> Size:
         name = f"u{len(self.unbacked)}"
         self.unbacked[name] = low, high
         return core.symbol(name, low)
+
+    def name_of(self, node: object) -> Size:
+        """The integer that the graph's `node` reads from a tensor."""
+        made = self._number(None, None)
+        self.elements[core.show(made)] = node
+        return made
+
+    def size_of(self, node: object) -> SizeNode:
+        """The same as a number that sizes are made of."""
+        name = next(name for name, known in self.elements.items() if known is node)
+        self.used.add(node)
+        return SizeNode(core.symbol(name, None), self)
 
     def is_free(self, size: SizeLike) -> bool:
         """Whether `size` depends on the elements of a tensor."""
         return bool(self.unbacked) and any(s.name in self.unbacked for s in core.symbols(size))
 
-    def surely(self, left: SizeLike, operator: str, right: SizeLike, has_elements: bool = False) -> bool:
-        """Whether that holds whatever tensors hold; `has_elements`: where no size that may be 0 is."""
-        ranges = {name: (max(low, 1), high) if low is not None else (low, high) for name, (low, high) in self.unbacked.items()} if has_elements else self.unbacked
+    def surely(self, left: SizeLike, operator: str, right: SizeLike, least: int = 0) -> bool:
+        """Whether that holds whatever tensors hold, as long as sizes are at least `least`."""
+        ranges = self.unbacked
+        if least:
+            ranges = {name: (low if low is None else max(low, least), high) for name, (low, high) in ranges.items()}
         return _certain(core.add(left, core.mul(right, -1)), operator, ranges) is True
 
     def expect(self, left: SizeLike, operator: str, right: SizeLike) -> bool:
-        """Whether that holds. Where only elements say so it is taken to: eager's kernel, which runs here, raises otherwise (`expected` counts)."""
+        """Whether that holds. Where only elements say so it is taken to: eager's kernel, which runs here, raises otherwise."""
         if not self.is_free(core.add(left, core.mul(right, -1))):
             return self.holds(left, operator, right)
         certain = _certain(core.add(left, core.mul(right, -1)), operator, self.unbacked)
         if certain is None:
-            self.expected += 1
+            self.deferred += 1
             self._learn(*((left, right) if operator == ">=" else (right, left)), operator in ("<", ">"))
         return certain is not False
+
+    def ask(self, left: SizeLike, operator: str, right: SizeLike) -> BoolNode:
+        """The answer for torch's C++ code."""
+        difference = core.add(left, core.mul(right, -1))
+        if self.is_free(difference) and _certain(difference, operator, self.unbacked) is None:
+            return self.open(left, operator, right)
+        return BoolNode(self.holds(left, operator, right))
+
+    def open(self, *question: object) -> OpenNode:
+        return OpenNode(partial(needs_elements, *question), self._defer)
+
+    def _defer(self) -> None:
+        self.deferred += 1
 
     def _learn(self, large: SizeLike, small: SizeLike, strictly: bool) -> None:
         """A lower bound of a number that is not read before the operator that checked it."""
@@ -181,9 +218,9 @@ class SizeNode:
     def is_free(self) -> bool:
         return self.facts.is_free(self.size)
 
-    def surely(self, operator: str, other: object, has_elements: bool = False) -> bool:
+    def surely(self, operator: str, other: object, least: int = 0) -> bool:
         """Whether that holds, where it may depend on elements: without assuming anything."""
-        return self.facts.surely(self.size, operator, bare(other), has_elements)
+        return self.facts.surely(self.size, operator, bare(other), least)
 
     def expect(self, operator: str, other: object) -> bool:
         return self.facts.expect(self.size, operator, bare(other))
@@ -261,12 +298,12 @@ class SizeNode:
     def sym_min(self, other): return self._extreme(other, "<=", core.minimum)
     def sym_max(self, other): return self._extreme(other, ">=", core.maximum)
     def sym_sum(self, args): return self._node(sum((a.size for a in args), 0))
-    def eq(self, other): return BoolNode(self == other)
-    def ne(self, other): return BoolNode(self != other)
-    def lt(self, other): return BoolNode(self < other)
-    def le(self, other): return BoolNode(self <= other)
-    def gt(self, other): return BoolNode(self > other)
-    def ge(self, other): return BoolNode(self >= other)
+    def eq(self, other): return self.facts.ask(self.size, "==", other.size)
+    def ne(self, other): return self.facts.ask(self.size, "!=", other.size)
+    def lt(self, other): return self.facts.ask(self.size, "<", other.size)
+    def le(self, other): return self.facts.ask(self.size, "<=", other.size)
+    def gt(self, other): return self.facts.ask(self.size, ">", other.size)
+    def ge(self, other): return self.facts.ask(self.size, ">=", other.size)
     def is_contiguous(self, sizes, strides): return _layout(sizes, strides, layouts.is_contiguous)
     def is_non_overlapping_and_dense(self, sizes, strides): return _layout(sizes, strides, layouts.is_dense)
     def is_channels_last_contiguous_2d(self, sizes, strides): return _channels_last(4, sizes, strides, layouts.is_channels_last)
@@ -290,7 +327,7 @@ def _layout(sizes: list[SizeNode], strides: list[SizeNode], ask: Layout) -> Bool
     """A layout whatever tensors hold; where they may say no, or yes, Python must not go by it."""
     answer = ask(_plain(sizes), _plain(strides))
     if not answer and any(n.is_free for n in (*sizes, *strides)):
-        needs_elements("the layout of sizes", tuple(n.size for n in sizes))
+        return sizes[0].facts.open("the layout of sizes", tuple(n.size for n in sizes))
     return BoolNode(answer)
 
 
@@ -314,7 +351,7 @@ def bare(value: object) -> SizeLike:
 def as_node(value: torch.SymInt) -> SizeNode:
     node = value.node
     if isinstance(node, FloatNode):
-        node.fix()
+        return node.as_size()
     if type(node) is not SizeNode:
         raise Unsupported(NO_RULE, "a symbolic size that another tracer made")
     return node

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.tensors import add_node, call_torch
-from thruway.capture.values.base import Constant, SizeValue, TensorValue, TupleValue, Value
+from thruway.capture.values.base import Constant, ListValue, TensorValue, TupleValue, Value
 from thruway.capture.values.iterate import ListIterator, tensor_items
-from thruway.shapes.floats import element
+from thruway.capture.values.number_index import number_of, read_number
+from thruway.capture.values.numbers import kept_condition, truth_value
+from thruway.shapes.nodes import make_node
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -24,11 +28,36 @@ def needs_value(name: str):
 def item(state: State, args: Args, kwargs: Kwargs) -> Value:
     """The number stays in the graph; Python gets it where it must be known, or where the call is over."""
     trace = args[0].trace
+    held = kept_condition(state, args[0]) if trace.dtype is torch.bool else None
+    if held is not None:
+        return truth_value(state, held)
     if any(type(size) is not int for size in trace.shape) or trace.numel() != 1 or not (trace.is_floating_point() or trace.dtype in INTEGERS):
         raise unsupported(state, "TW103", "Tensor.item")
-    node = add_node(state, torch.Tensor.item, args[:1], {})
-    made = element(node, trace.is_floating_point(), state.facts)
-    return SizeValue(torch.SymFloat(made) if trace.is_floating_point() else torch.SymInt(made))
+    return read_number(state, args[0], trace.is_floating_point())
+
+
+def to_list(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """Lists of numbers that stay in the graph, where their lengths are known and short."""
+    trace = args[0].trace
+    if any(type(size) is not int for size in trace.shape) or trace.numel() > LONGEST or not (trace.is_floating_point() or trace.dtype in INTEGERS):
+        raise unsupported(state, "TW103", "Tensor.tolist")
+    if not trace.dim():
+        return item(state, args, kwargs)
+    node = add_node(state, torch.Tensor.tolist, args[:1], {})
+    node.meta["opaque"] = True
+    return _rows(state, node, tuple(trace.shape), trace.is_floating_point())
+
+
+def _rows(state: State, node: torch.fx.Node, shape: tuple[int, ...], is_float: bool) -> Value:
+    if not shape:
+        return number_of(state, node, is_float)
+    parts = [make_node(state.graph, "call_function", operator.getitem, (node, i)) for i in range(shape[0])]
+    for part in parts:
+        part.meta["line"] = node.meta["line"]
+    return ListValue([_rows(state, part, shape[1:], is_float) for part in parts])
+
+
+LONGEST = 64
 
 
 INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
@@ -54,9 +83,10 @@ def iterate(state: State, args: Args, kwargs: Kwargs) -> Value:
     return ListIterator(TupleValue(tuple(tensor_items(state, args[0]))))
 
 
-NEED_VALUES = ("tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__contains__", "is_nonzero", "equal", "__array__")
+NEED_VALUES = ("numpy", "__bool__", "__int__", "__float__", "__index__", "__contains__", "is_nonzero", "equal", "__array__")
 ROWS = {
     **{getattr(torch.Tensor, name): needs_value(f"Tensor.{name}") for name in NEED_VALUES},
     torch.equal: needs_value("torch.equal"), torch.allclose: needs_value("torch.allclose"), torch.is_nonzero: needs_value("torch.is_nonzero"),
-    torch.Tensor.item: item, torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
+    torch.Tensor.tolist: to_list, torch.Tensor.item: item,
+    torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
 }

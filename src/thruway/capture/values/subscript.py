@@ -20,6 +20,7 @@ from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import delete_key, read_key, write_key
 from thruway.capture.values.mutate import replace_items
+from thruway.capture.values.number_index import selected
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
@@ -46,6 +47,9 @@ def get_item(state: State, value: Value, key: Value) -> Result:
 
 
 def _tensor_item(state: State, value: TensorValue, key: Value) -> Value:
+    view = selected(state, value, key)
+    if view is not None:
+        return view
     result = call_torch(state, operator.getitem, [value, key], {})
     if result is None:
         raise unsupported(state, "TW104", "subscript", "Tensor")
@@ -169,6 +173,9 @@ IMMUTABLE = (int, float, complex, bool, str, bytes, range, type(None), set, froz
 
 
 def _set_tensor_item(state: State, value: TensorValue, key: Value, new: Value) -> None:
+    view = selected(state, value, key)
+    if view is not None:
+        value, key = view, Constant(Ellipsis)
     try:
         run_trace(state, operator.setitem, [value.trace, to_trace(key), to_trace(new)], {})
     except NotTensorArguments:

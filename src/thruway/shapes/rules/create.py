@@ -12,7 +12,7 @@ import torch
 from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import default_dtype, device_name, dtype_name
-from thruway.shapes.refuse import expect, refuse, require
+from thruway.shapes.refuse import expect, require
 from thruway.shapes.rules.dims import fresh, fresh_as_suggested
 from thruway.shapes.rules.promote import category, number_dtype
 from thruway.shapes.rules.strides import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from thruway.core.dtypes import COMPLEX
 from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
-from thruway.shapes.refuse import data_dependent, refuse, require
+from thruway.shapes.refuse import data_dependent, expect, refuse, require
 from thruway.shapes.rules.dims import fresh, wrap_dim
 from thruway.shapes.rules.pointwise import common_device
 from thruway.shapes.rules.promote import result_dtype
@@ -104,7 +104,7 @@ def _index_select(x: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:
 
 
 def _check_reach(x: TensorMeta, dim: int, count: SizeLike) -> None:
-    require(count == 0 or not x.sizes or x.sizes[dim] != 0, "an index into a dimension of size 0")
+    require(equals(count, 0) or not x.sizes or not equals(x.sizes[dim], 0), "an index into a dimension of size 0")
 
 
 def _check_gather(x: TensorMeta, dim: int, index: TensorMeta, bound_dim: bool) -> None:
@@ -177,7 +177,7 @@ def _take_along(x: TensorMeta, index: TensorMeta) -> TensorMeta:
 def _cat(tensors: Sequence[TensorMeta], dim: int = 0) -> TensorMeta:
     require(bool(tensors) and all(t.sizes for t in tensors), "cat of nothing or of 0-dim tensors")
     common_device(list(tensors))
-    real = [t for t in tensors if t.sizes != (0,)]
+    real = [t for t in tensors if len(t.sizes) != 1 or not equals(t.sizes[0], 0)]
     dtype = result_dtype(list(tensors))
     if not real:
         return fresh(tensors[0], (0,), dtype)
@@ -186,7 +186,9 @@ def _cat(tensors: Sequence[TensorMeta], dim: int = 0) -> TensorMeta:
     total: SizeLike = 0
     for t in real:
         require(len(t.sizes) == len(first.sizes), "cat of different ranks")
-        require(all(a == b for d, (a, b) in enumerate(zip(t.sizes, first.sizes)) if d != dim), "cat of different sizes")
+        for d, (a, b) in enumerate(zip(t.sizes, first.sizes)):
+            if d != dim:
+                expect(a, "==", b, "cat of different sizes")
         total = total + t.sizes[dim]
     sizes = tuple(total if d == dim else s for d, s in enumerate(first.sizes))
     if len(sizes) in CHANNELS_LAST_ORDER and all(suggests_channels_last(t.sizes, t.strides) for t in tensors):
@@ -195,7 +197,10 @@ def _cat(tensors: Sequence[TensorMeta], dim: int = 0) -> TensorMeta:
 
 
 def _stack(tensors: Sequence[TensorMeta], dim: int = 0) -> TensorMeta:
-    require(bool(tensors) and all(t.sizes == tensors[0].sizes for t in tensors), "stack of nothing or of different sizes")
+    require(bool(tensors) and all(len(t.sizes) == len(tensors[0].sizes) for t in tensors), "stack of nothing or of different sizes")
+    for t in tensors[1:]:
+        for a, b in zip(t.sizes, tensors[0].sizes):
+            expect(a, "==", b, "stack of different sizes")
     common_device(list(tensors))
     first = tensors[0]
     dim = wrap_dim(dim, len(first.sizes) + 1)

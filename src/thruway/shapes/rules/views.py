@@ -56,7 +56,7 @@ def view_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | None:
         old_count = old_count * sizes[dim]
         if dim and (equals(strides[dim - 1], old_count * step) or sizes[dim - 1] == 1):
             continue
-        while at >= 0 and (_is_less(new_count, old_count) or shape[at] == 1):
+        while at >= 0 and (equals(shape[at], 1) or _is_less(new_count, old_count) or not is_free(shape[at]) and shape[at] == 1):
             result[at] = new_count * step
             new_count = new_count * shape[at]
             at -= 1
@@ -68,11 +68,11 @@ def view_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | None:
 
 
 def _is_less(new_count: SizeLike, old_count: SizeLike) -> bool:
-    """new_count < old_count, for a tensor that has elements: another one has no use for strides."""
+    """new_count < old_count, where sizes that depend on elements are at least 2: strides that then say the same memory do so for less, too."""
     if is_free(new_count):
-        return new_count.surely("<", old_count, True) or (not new_count.surely(">=", old_count, True) and new_count < old_count)
+        return new_count.surely("<", old_count, 2) or (not new_count.surely(">=", old_count, 2) and new_count < old_count)
     if is_free(old_count):
-        return old_count.surely(">", new_count, True) or (not old_count.surely("<=", new_count, True) and new_count < old_count)
+        return old_count.surely(">", new_count, 2) or (not old_count.surely("<=", new_count, 2) and new_count < old_count)
     return new_count < old_count
 
 

@@ -1,0 +1,72 @@
+"""Subscripts of tensors by integers that depend on elements: torch's own indexing needs their values, `select` does not."""
+
+from __future__ import annotations
+
+import torch
+
+from thruway.capture.state import State
+from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch
+from thruway.capture.values.base import NONE, Constant, SizeValue, SliceValue, TensorValue, TupleValue, Value
+from thruway.shapes.floats import IntElementNode, element
+from thruway.shapes.symbolic import SizeNode
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
+EVERYTHING = SliceValue(NONE, NONE, NONE)
+
+
+def selected(state: State, value: TensorValue, key: Value) -> TensorValue | None:
+    """`value[key]` as a view, where `key` is made of integers, some of which depend on elements, slices, None and `...`; else None."""
+    parts = key.items if isinstance(key, TupleValue) else (key,)
+    if not any(map(_is_number, parts)) or not all(map(_is_basic, parts)):
+        return None
+    rank, result_dim = value.trace.dim(), 0
+    consumed = sum(not _is(part, None) and not _is(part, Ellipsis) for part in parts)
+    plain: list[Value] = []
+    places: list[tuple[int, Value]] = []
+    for part in parts:
+        if _is_number(part):
+            places.append((result_dim, part))
+        plain.append(EVERYTHING if _is_number(part) else part)
+        result_dim += rank - consumed if _is(part, Ellipsis) else not (isinstance(part, Constant) and type(part.value) is int)
+    if any(part is not EVERYTHING for part in plain):
+        value = call_torch(state, torch.Tensor.__getitem__, [value, TupleValue(tuple(plain))], {})
+    for dim, part in reversed(places):
+        value = call_torch(state, torch.Tensor.select, [value, Constant(dim), _number(state, part)], {})
+    return value
+
+
+def read_number(state: State, tensor: TensorValue, is_float: bool) -> SizeValue:
+    """The number that a tensor of one element holds."""
+    return number_of(state, add_node(state, READS_NUMBERS[0], [tensor], {}), is_float)
+
+
+def number_of(state: State, node: torch.fx.Node, is_float: bool) -> SizeValue:
+    """The number that the graph's `node` reads."""
+    made = element(node, is_float, state.facts)
+    node.meta["number"] = float if is_float else state.facts.name_of(node)
+    return SizeValue(torch.SymFloat(made) if is_float else torch.SymInt(made))
+
+
+def _number(state: State, part: Value) -> Value:
+    return read_number(state, part, False) if isinstance(part, TensorValue) else part
+
+
+def _is_number(part: Value) -> bool:
+    match part:
+        case SizeValue(size=torch.SymInt()):
+            node = part.size.node
+            return isinstance(node, IntElementNode) or isinstance(node, SizeNode) and node.is_free
+        case TensorValue():
+            return not part.trace.dim() and part.trace.dtype in INTEGERS
+        case _:
+            return False
+
+
+def _is_basic(part: Value) -> bool:
+    if isinstance(part, Constant):
+        return part.value is None or part.value is Ellipsis or type(part.value) is int
+    return isinstance(part, SliceValue) or _is_number(part)
+
+
+def _is(part: Value, constant: object) -> bool:
+    return isinstance(part, Constant) and part.value is constant
