@@ -1,5 +1,6 @@
 """Runs printed Triton text on the CPU through Triton's interpreter, which tests/conftest.py chooses where there is no GPU."""
 
+import functools
 import hashlib
 import importlib.util
 import math
@@ -38,6 +39,19 @@ def _numpy_libdevice() -> types.ModuleType:
     return module
 
 
+@functools.cache
+def _take_arrays_of_one_element() -> None:
+    """Triton 3.6's interpreter asks numpy for the integer of an array of one element, which numpy 2.5 refuses: a loop's end may be one."""
+    from triton.runtime import interpreter
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor, scope):
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
 _folder = Path(tempfile.mkdtemp(prefix="thruway-triton-"))
 
 
@@ -45,6 +59,7 @@ def load(source):
     """The jitted function that the text defines. Skips where Triton is the compiler in this process."""
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("needs Triton's interpreter, which is off where there is a GPU")
+    _take_arrays_of_one_element()
     path = _folder / f"k{hashlib.sha256(source.text.encode()).hexdigest()[:16]}.py"
     sys.modules.setdefault("tw_libdevice", _numpy_libdevice())
     path.write_text(source.text.replace("from triton.language.extra import libdevice", "import tw_libdevice as libdevice"))

@@ -1,7 +1,8 @@
-"""Operators compiled, many in one graph, against eager on the same device: an even sample of the calls that the tests of `loops` make."""
+"""Operators compiled, many in one graph, against eager on the same device: the calls that the tests of `loops` make."""
 
 from __future__ import annotations
 
+import functools
 import operator
 
 import pytest
@@ -13,15 +14,29 @@ from loops.against_eager import TOLERANCE
 from thruway import pipeline
 from thruway.core.options import CompileOptions
 
-SAMPLE, TOGETHER = 96, 48                        # calls of each module; calls in one graph
+SAMPLE, TOGETHER = 96, 48                        # calls of each module on a CPU, an even sample; calls in one graph
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("part", range(SAMPLE // TOGETHER))
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
-def test_operators(module, part, device):
-    calls = calls_of(module)
-    check(calls[:: max(1, len(calls) // SAMPLE)][part * TOGETHER:(part + 1) * TOGETHER], device)
+def parts() -> list:
+    """(module, which of its calls, device) for each graph: all calls on a GPU."""
+    found = []
+    for module in MODULES:
+        name, count = module.__name__.rpartition(".")[2], len(calls_of(module))
+        step = max(1, count // SAMPLE)
+        for part in range(SAMPLE // TOGETHER):
+            chosen = slice(part * TOGETHER * step, (part + 1) * TOGETHER * step, step)
+            found.append(pytest.param(module, chosen, "cpu", id=f"{name}-cpu-{part}"))
+        for start in range(0, count, TOGETHER):
+            found.append(pytest.param(module, slice(start, start + TOGETHER), "cuda", id=f"{name}-cuda-{start}", marks=pytest.mark.gpu))
+    return found
+
+
+@pytest.mark.parametrize(("module", "chosen", "device"), parts())
+def test_operators(module, chosen, device):
+    check(_calls(module)[chosen], device)
+
+
+_calls = functools.cache(calls_of)
 
 
 def check(calls: list[OperatorCall], device: str) -> None:

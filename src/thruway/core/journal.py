@@ -50,6 +50,7 @@ KINDS = (
     "kept_eager",       # compiled measured slower than eager
     "repack",           # folded or packed weights were derived again
     "predicted", "measured",     # a choice for a GPU: what it should gain, and what was measured
+    "recording_again",  # recording a CUDA graph failed; it is tried again at a later call
     "cuda_graph_refused",        # a step is not replayed as one CUDA graph; `reason` says why
     "out_of_memory",    # recordings and cached memory of a GPU were given up
     "bug",              # a CompilerBug was caught and the stretch runs eager

@@ -9,7 +9,6 @@ device: they run one after the other, and nothing in the pool outlives a replay.
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -18,11 +17,13 @@ from typing import TypeVar
 import torch
 
 from thruway.core.launch import Call
-from thruway.runtime.cuda.launch import ALIGNMENT, CudaProgram, dense
+from thruway.runtime.cuda.launch import ALIGNMENT, CudaProgram, dense, tags
+from thruway.runtime.cuda.recording import record, recover
 from thruway.runtime.lifetime import uses
 
 RECORDINGS = 8             # per program: a step whose weights keep moving is not worth recording
 WARM_RUNS = 2
+ATTEMPTS = 3                # another thread may spoil a recording, for instance by waiting for the whole device inside a library
 ONE_LAUNCH = "one launch is as quick by itself"
 MICROSECONDS_PER_LAUNCH = 4.0
 COPY_MICROSECONDS, COPIED_BYTES_PER_MICROSECOND = 4.0, 2.0e6
@@ -43,34 +44,14 @@ class _Pool:
         self.lock = threading.Lock()             # one thread records or replays at a time
         self.anchor, _ = self.record(lambda: torch.zeros(1, device=device))
 
-    def record(self, run: Callable[[], _Made]) -> tuple[torch.cuda.CUDAGraph, _Made]:
-        """Records `run` on a stream of its own; this thread's other streams and other threads go on. Nothing is collected meanwhile:
-        freeing a graph or an event would spoil the recording."""
-        graph = torch.cuda.CUDAGraph()
+    def record(self, run: Callable[[], _Made], draws: bool = False) -> tuple[torch.cuda.CUDAGraph, _Made]:
+        """Records `run` on a stream of its own."""
         current = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(current)
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            with self.lock, torch.cuda.stream(self.stream):
-                graph.capture_begin(pool=self.handle, capture_error_mode="thread_local")
-                try:
-                    made = run()
-                finally:
-                    graph.capture_end()
-        finally:
-            if collects:
-                gc.enable()
+        with self.lock:
+            made = record(run, self.stream, self.handle, draws)
         current.wait_stream(self.stream)
-        return graph, made
-
-    def recover(self) -> None:
-        """After a recording that failed: torch's generator must hear the end of one, or it refuses to draw."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.stream(torch.cuda.Stream(self.device)):
-            graph.capture_begin(capture_error_mode="thread_local")
-            torch.zeros(1, device=self.device)
-            graph.capture_end()
+        return made
 
 
 _pools: dict[int, _Pool] = {}
@@ -85,7 +66,7 @@ def refusal(program: CudaProgram, inputs: Sequence[torch.Tensor]) -> str | None:
     if len({t.device for t in inputs}) > 1:
         return "inputs are on several devices"
     for step in program.launch.steps:
-        if isinstance(step, Call) and WAITING_TAGS & set(_tags(step.op)):
+        if isinstance(step, Call) and WAITING_TAGS & tags(step.op):
             return f"{step.op} waits for the GPU"
     return _output_refusal(program, len(inputs)) or _overlap_refusal(program, inputs)
 
@@ -126,30 +107,41 @@ class Replay:
 
     def __init__(self, program: CudaProgram, constant: int, note: Callable[[str, str], None]):
         self.program, self.note = program, note
-        self.runs = self.recorded = 0
-        self.recordings: OrderedDict[tuple[int, ...], _Recording] = OrderedDict()
+        self.runs = self.recorded = self.failed = 0
         used = {program.slots.root[slot] for step in program.launch.steps for slot in uses(step)}
         self.used = [i for i in range(constant) if i in used]
         self.may_move = {i for i in self.used if not program.launch.inputs[i].weight} - set(program.written)
         self.moving: list[int] = []
-        self.fixed = self.used
+        self.table = _Table(self.used)
         self.last: dict[int, int] = {}
         self.refused = False
         self.output_bytes = 0
+        self.deciding = threading.RLock()
+        self.ran = threading.local()             # whether this thread has run the program itself: the libraries it calls are then ready
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         if self.refused or self.recorded > RECORDINGS or torch.cuda.is_current_stream_capturing():
             return self.program(inputs)
-        if self.runs < WARM_RUNS:
-            self.runs += 1
-            outputs = self.program(inputs)
-            self._see_moves(inputs)
-            if self.runs == 1:
-                self.output_bytes = sum(t.numel() * t.itemsize for t in outputs)
-                self._decide(inputs)
-            return outputs
-        key = tuple([inputs[i].data_ptr() for i in self.fixed])
-        recording = self.recordings.get(key) or self._record(inputs)
+        if self.runs >= WARM_RUNS:
+            table = self.table
+            recording = table.recordings.get(table.key(inputs))
+            if recording is not None:
+                return recording.replay(inputs)
+        with self.deciding:
+            return self._warm_up(inputs) if self.runs < WARM_RUNS or not hasattr(self.ran, "once") else self._replay_new(inputs)
+
+    def _warm_up(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        self.runs += 1
+        outputs = self.program(inputs)
+        self.ran.once = True
+        self._see_moves(inputs)
+        if self.runs == 1:
+            self.output_bytes = sum(t.numel() * t.itemsize for t in outputs)
+            self._decide(inputs)
+        return outputs
+
+    def _replay_new(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        recording = self.table.recordings.get(self.table.key(inputs)) or self._record(inputs)
         return recording.replay(inputs) if recording is not None else self.program(inputs)
 
     def _see_moves(self, inputs: Sequence[torch.Tensor]) -> None:
@@ -158,8 +150,7 @@ class Replay:
         moved = [i for i in sorted(now) if i not in self.moving and (now[i] != self.last.get(i, now[i]) or now[i] % ALIGNMENT)]
         if moved:
             self.moving = sorted([*self.moving, *moved])
-            self.fixed = [i for i in self.used if i not in self.moving]
-            self.recordings.clear()
+            self.table = _Table([i for i in self.used if i not in self.moving])
         self.last = now
 
     def _decide(self, inputs: Sequence[torch.Tensor]) -> None:
@@ -181,20 +172,40 @@ class Replay:
             self._decide(inputs)
             if self.refused:
                 return None
-        while len(self.recordings) >= RECORDINGS:
-            self.recordings.popitem(last=False)
+        recordings = self.table.recordings
+        while len(recordings) >= RECORDINGS:
+            recordings.popitem(last=False)
         self.recorded += self.moving is before
         try:
-            recording = _Recording(self.program, inputs, self.moving)
+            recording = recordings[self.table.key(inputs)] = _Recording(self.program, inputs, self.moving)
         except Exception as error:               # out of memory, or a library that cannot be recorded: the step itself still runs
-            self.refused = True
-            self.recordings.clear()
-            self.note("cuda_graph_refused", f"recording failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            self._failed(error)
             return None
-        self.recordings[tuple([inputs[i].data_ptr() for i in self.fixed])] = recording
         if self.recorded > RECORDINGS:
             self.note("cuda_graph_refused", f"weights or written tensors moved {RECORDINGS} times")
         return recording
+
+    def _failed(self, error: Exception) -> None:
+        self.failed += 1
+        text = f"recording failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        self.program.draws = True                # should it have been that
+        if self.failed < ATTEMPTS and not isinstance(error, torch.OutOfMemoryError):
+            self.note("recording_again", text)
+            return
+        self.refused = True
+        self.table = _Table(self.used)
+        self.note("cuda_graph_refused", text)
+
+
+class _Table:
+    """The recordings that hold while the inputs `fixed` stand where they stood. Replaced as a whole: other threads look into it."""
+
+    def __init__(self, fixed: Sequence[int]):
+        self.fixed = fixed
+        self.recordings: OrderedDict[tuple[int, ...], _Recording] = OrderedDict()
+
+    def key(self, inputs: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        return tuple([inputs[i].data_ptr() for i in self.fixed])
 
 
 class _Recording:
@@ -214,9 +225,10 @@ class _Recording:
             self.static = [dense(static[i]) for i in moving]
             self._copy_inputs(inputs)
             try:
-                self.graph, outputs = self.pool.record(lambda: program(static))
+                self.graph, outputs = self.pool.record(lambda: program(static), program.draws)
             except Exception:
-                self.pool.recover()
+                if program.draws:
+                    recover(device)
                 _pools.pop(device.index, None)           # torch may think that it is still being filled
                 raise
         self.slots, self.written = program.launch.outputs, program.written
@@ -231,7 +243,8 @@ class _Recording:
 
     def replay(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """One thread at a time: between the copy of its inputs and that of its outputs the graph's memory is its own."""
-        stream, pool = torch.cuda.current_stream(), self.pool
+        pool = self.pool
+        stream = torch.cuda.current_stream(pool.device)
         with torch.no_grad(), pool.lock:
             if pool.last_stream not in (None, stream.cuda_stream):
                 stream.wait_event(pool.done)                                        # graph memory is shared between streams
@@ -257,10 +270,3 @@ def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -
 
 def empty_like(t: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
-
-
-def _tags(op: str) -> tuple[str, ...]:
-    namespace, _, rest = op.partition("::")
-    packet, _, overload = rest.partition(".")
-    found = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
-    return tuple(tag.name for tag in found.tags)

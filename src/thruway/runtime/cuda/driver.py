@@ -46,7 +46,11 @@ class Driver:
     def load(self, kernel: GpuKernel) -> ctypes.c_void_p:
         """The function handle of a kernel in the current context."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self.check(self.cuda.cuModuleLoadData(ctypes.byref(module), kernel.cubin), f"loading {kernel.symbol}")
+        code = self.cuda.cuModuleLoadData(ctypes.byref(module), kernel.cubin)
+        if code == _INVALID_CONTEXT:
+            self.attach(torch.cuda.current_device())
+            code = self.cuda.cuModuleLoadData(ctypes.byref(module), kernel.cubin)
+        self.check(code, f"loading {kernel.symbol}")
         self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), module, kernel.entry.encode()), f"finding {kernel.entry}")
         if kernel.shared > _STATIC_SHARED_LIMIT:
             self.check(self.cuda.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, kernel.shared), f"shared memory of {kernel.symbol}")

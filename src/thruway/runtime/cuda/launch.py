@@ -56,6 +56,7 @@ class CudaProgram:
         self.kernel_launches = sum(isinstance(step, Kernel | Call) for step in launch.steps)
         self.written = sorted({slot for step in launch.steps for slot in self._written_by(step)})
         self.writes = [isinstance(step, Kernel | Call) and step.writes_input for step in launch.steps]
+        self.draws = any(isinstance(step, Call) and draws(step) for step in launch.steps)
         self.read_inputs = [i for i in range(len(launch.inputs)) if launch.inputs[i].spec.device.startswith("cuda")]
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -68,8 +69,13 @@ class CudaProgram:
         torch._C._set_grad_enabled(False)
         if autocast:
             torch.set_autocast_enabled("cuda", False)
+        state = torch.cuda.get_rng_state(self.device) if self.draws and not torch.cuda.is_current_stream_capturing() else None
         try:
             self._run(frame, inputs, moved)
+        except RegionFailed:
+            if state is not None:
+                torch.cuda.set_rng_state(state, self.device)
+            raise
         finally:
             torch._C._set_grad_enabled(frame.grad)
             if autocast:
@@ -230,3 +236,18 @@ def dense(t: torch.Tensor) -> torch.Tensor:
         if stride == 0 and size > 1:
             t = t.narrow(dim, 0, 1)
     return t
+
+
+def draws(step: Call) -> bool:
+    """Whether a call may draw random numbers. Attention draws for its dropout alone."""
+    if "scaled_dot_product" in step.op and (step.args[4] if len(step.args) > 4 else dict(step.kwargs).get("dropout_p", 0.0)) == 0.0:
+        return False
+    return "nondeterministic_seeded" in tags(step.op)
+
+
+def tags(op: str) -> frozenset[str]:
+    """What torch says about an operator."""
+    namespace, _, rest = op.partition("::")
+    packet, _, overload = rest.partition(".")
+    found = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+    return frozenset(tag.name for tag in found.tags)

@@ -18,6 +18,7 @@ from thruway.artifact.key import ABI, Key, fingerprint
 from thruway.core.errors import CompilerBug
 from thruway.core.launch import GpuKernel
 from thruway.runtime.cuda.driver import Driver, Launch
+from thruway.runtime.cuda.recording import record
 
 BUDGET_SECONDS = 60.0
 LAUNCHES, REPLAYS = 20, 5
@@ -58,16 +59,10 @@ def measure(kernel: GpuKernel, pointer_bytes: Sequence[int], driver: Driver, dev
     flag = torch.zeros(1, dtype=torch.int32, device=device)
     launch = Launch(driver, kernel, driver.load(kernel), (0,) * len(kernel.size_names), flag.data_ptr(), len(memory))
     addresses = [each.data_ptr() for each in memory]
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
     launch.run(addresses, torch.cuda.current_stream(device).cuda_stream)
     torch.cuda.synchronize(device)
-    with torch.cuda.stream(stream):
-        graph.capture_begin(capture_error_mode="thread_local")
-        try:
-            for _ in range(LAUNCHES):
-                launch.run(addresses, stream.cuda_stream)
-        finally:
-            graph.capture_end()
+    stream = torch.cuda.Stream(device)
+    graph, _ = record(lambda: [launch.run(addresses, stream.cuda_stream) for _ in range(LAUNCHES)], stream)
     times = []
     for _ in range(REPLAYS):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

@@ -1,0 +1,155 @@
+"""Compiled functions on GPUs beside other threads, on several devices, under attention masks, and after failures."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from runtime.gpu_functions import FUNCTIONS, MODES, assert_close, rows
+
+import thruway
+from thruway.native import RegionFailed
+from thruway.pipeline import journal
+from thruway.runtime.cuda.launch import CudaProgram
+
+pytestmark = pytest.mark.gpu
+
+
+def test_other_threads_may_wait_and_draw_while_a_step_is_recorded():
+    """What they do is neither refused nor does it spoil a recording."""
+    x, errors, done = rows(64, 64), [], threading.Event()
+
+    def disturb(what):
+        try:
+            while not done.is_set():
+                what()
+        except Exception as error:
+            errors.append(error)
+
+    disturbers = (torch.cuda.synchronize, lambda: torch.rand(3, device="cuda"), lambda: (x.sum() + 1).item(), lambda: torch.empty(1 << 22, device="cuda"))
+    threads = [threading.Thread(target=disturb, args=(what,)) for what in disturbers]
+    for each in threads:
+        each.start()
+    try:
+        with torch.no_grad():
+            for k in range(12):
+                compiled = thruway.compile(lambda x, k=k: ((x @ x).softmax(-1) @ x).relu() + k, mode="reduce-overhead")
+                for _ in range(5):
+                    torch.testing.assert_close(compiled(x), ((x @ x).softmax(-1) @ x).relu() + k, rtol=1e-4, atol=1e-4)
+    finally:
+        done.set()
+        for each in threads:
+            each.join()
+    assert not errors, errors
+
+
+def test_a_thread_that_is_new_to_the_libraries_answers_before_it_records():
+    compiled, x, found = thruway.compile(lambda x: (x @ x).softmax(-1) @ x, mode="reduce-overhead"), rows(64, 64), []
+    with torch.no_grad():
+        want = (x @ x).softmax(-1) @ x
+        compiled(x), compiled(x)
+
+    def work():
+        with torch.no_grad():
+            found.extend(compiled(x) for _ in range(4))
+            torch.cuda.current_stream().synchronize()
+
+    for _ in range(3):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert len(found) == 12
+    for got in found:
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_random_state_goes_back_where_a_step_fails(monkeypatch):
+    """The answer is eager's, from the numbers that eager would have drawn."""
+    def work(x):
+        return (F.dropout(x, 0.5, True) @ x).relu()
+
+    compiled, x = thruway.compile(work, mode="reduce-overhead"), rows(32, 32)
+    with torch.no_grad():
+        compiled(x)
+
+        def fail(self, frame, inputs, moved):
+            torch.rand(7, device="cuda")
+            raise RegionFailed("no memory")
+
+        torch.manual_seed(5)
+        want = work(x)
+        torch.manual_seed(5)
+        with monkeypatch.context() as changed:
+            changed.setattr(CudaProgram, "_run", fail)
+            assert_close(compiled(x), want)
+
+
+@pytest.mark.parametrize("name", ["pointwise", "softmax", "layer_norm", "matmul_chain", "embedding", "low_precision"])
+@pytest.mark.parametrize("mode", MODES)
+def test_tensors_on_another_gpu_than_the_current(name, mode):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    function, make = FUNCTIONS[name]
+    compiled = thruway.compile(function, mode=mode)
+    with torch.no_grad():
+        for device in ("cuda:1", "cuda:0", "cuda:1"):
+            for _ in range(5):
+                args = [each.to(device) for each in make()]
+                assert_close(compiled(*args), function(*args))
+        assert torch.cuda.current_device() == 0
+    left = [event.detail for event in journal.events if event.kind in ("bug", "eager")]
+    assert not left, left
+
+
+def test_one_function_over_two_gpus():
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+
+    def work(x, y):
+        return ((x @ x).relu().to("cuda:1") + y).softmax(-1), x.sum(-1)
+
+    compiled = thruway.compile(work, mode="reduce-overhead")
+    with torch.no_grad():
+        for _ in range(5):
+            x, y = rows(16, 16), rows(16, 16).to("cuda:1")
+            assert_close(compiled(x, y), work(x, y))
+
+
+def test_cpu_and_gpu_in_one_function():
+    def work(x, table):
+        return (x * 2).cpu().sum(-1) + table, x.softmax(-1)
+
+    compiled = thruway.compile(work)
+    with torch.no_grad():
+        for _ in range(5):
+            x, table = rows(16, 16), torch.randn(16)
+            assert_close(compiled(x, table), work(x, table))
+
+
+def test_functions_under_a_default_device():
+    compiled = thruway.compile(lambda n: torch.arange(n).float().sin() * torch.ones(n))
+    with torch.no_grad(), torch.device("cuda"):
+        for _ in range(3):
+            assert_close(compiled(16), torch.arange(16).float().sin())
+    with torch.no_grad():
+        assert compiled(16).device.type == "cpu"
+
+
+def test_attention_masks_of_every_kind():
+    def work(q, mask):
+        return F.scaled_dot_product_attention(q, q, q, mask) + F.scaled_dot_product_attention(q * 0.5, q, q, mask)
+
+    triangle = torch.ones(40, 40, dtype=torch.bool, device="cuda").tril()
+    masks = (triangle, triangle.expand(2, 1, 40, 40), torch.ones(2, 1, 1, 1, dtype=torch.bool, device="cuda").expand(2, 1, 40, 40), rows(40, 40) > -1,
+             torch.zeros(40, 40, device="cuda", dtype=torch.bfloat16).masked_fill(~triangle, float("-inf")))
+    compiled = thruway.compile(work)
+    with torch.no_grad():
+        for mask in masks:
+            for _ in range(4):
+                q = rows(2, 4, 40, 64, dtype=torch.bfloat16)
+                assert_close(compiled(q, mask), work(q, mask))
+    built = thruway.compile(lambda q: F.scaled_dot_product_attention(q, q, q, torch.ones(40, 40, dtype=torch.bool, device=q.device).tril()))
+    with torch.no_grad():
+        assert_close(built(q), F.scaled_dot_product_attention(q, q, q, triangle))
