@@ -13,6 +13,7 @@ from thruway.core.errors import Unsupported
 from thruway.core.settings import Settings
 from thruway.frame.guard import MISSING, GlobalState
 from thruway.frame import source as S
+from thruway.native.fallback import viewed_dict
 
 MODES = GlobalState(True, False, (), (False, False), "float32", "cpu", 0, 0)
 
@@ -65,6 +66,8 @@ def resolve(source, function, locals_, kept):
             return at(base).__kwdefaults__[name]
         case S.MethodSelf(base):
             return at(base).__self__
+        case S.Viewed(base):
+            return viewed_dict(at(base))
         case S.MethodFunction(base):
             return at(base).__func__
         case S.Grad(base):

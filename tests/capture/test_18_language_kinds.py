@@ -1,5 +1,8 @@
 """Kinds of programs from public bug reports: errors caught inside, dict views, cached helpers, random draws."""
 
+from collections import Counter, OrderedDict, defaultdict
+from operator import attrgetter, itemgetter, methodcaller
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -133,3 +136,91 @@ def generator_returns(x):
 
 def test_what_a_generator_returned_is_in_its_stop():
     assert_same(generator_returns, torch.ones(2), graphs=1, breaks=0)
+
+
+def views_of_an_argument(x, pairs):
+    steps = iter(pairs)
+    name, factor = next(steps)
+    rest = dict(steps)
+    made = {name: x * factor, "n": len(rest)}
+    return made.items(), made.keys(), x.cos(), pairs
+
+
+def views_that_live(x, table):
+    keys, values, items = table.keys(), table.values(), table.items()
+    table["new"] = x * 2
+    return list(keys), list(values), list(items), len(keys), "new" in keys, keys, type(items)
+
+
+def set_operations_of_views(x, table):
+    other = {"a": 1, "zz": 2}
+    keys = table.keys()
+    found = [keys & other.keys(), keys | other.keys(), keys - other.keys(), keys ^ other.keys(), keys - ["a"], ["a"] & keys, table.items() & {("a", 1)}]
+    return x + 1, [sorted(one) for one in found], keys == other.keys(), keys >= {"a"}, keys.isdisjoint(other), table.values() == table.values()
+
+
+def written_while_iterated(x, table):
+    total = 0
+    for value in table.values():
+        for key in table:
+            table[key] = 10
+        total += value
+    return x * total
+
+
+def grown_while_iterated(x, table):
+    try:
+        for key in table:
+            table[key + "x"] = 1
+    except RuntimeError as error:
+        return x + 1, str(error)
+
+
+def merged(x, table):
+    ordered, default = OrderedDict(a=1), defaultdict(list, {"b": [x]})
+    table |= [("z", 1)]
+    return x * 1, table | {"q": x}, ordered | table, table | ordered, {"b": 2} | default, default | {"c": [1]}
+
+
+def counted(x, table):
+    one, other = Counter("abca"), Counter(a=1)
+    return x * 2, one + other, one - other, one | other, one & other, one.most_common(1), one["nope"], list(one.elements()), one.total(), one == other
+
+
+def printed(x, table):
+    return x * 2, str(table.keys()), repr(table.items()), f"{table.values()}"
+
+
+def got(x, table):
+    pair, named, call = itemgetter("a", "b"), attrgetter("shape", "dtype.is_floating_point"), methodcaller("sum", dim=0)
+    return pair(table), named(x), call(x), sorted(table.items(), key=itemgetter(1), reverse=True), methodcaller("get", "q", 5)(table)
+
+
+@pytest.mark.parametrize("function", [
+    views_that_live, set_operations_of_views, written_while_iterated, grown_while_iterated, merged, counted, printed, got])
+def test_dicts_and_their_views(function):
+    assert_same(function, torch.arange(3.0), {"a": 1, "b": 2, "c": 3}, graphs=1, breaks=0)
+
+
+def same_as_eager(function, *arguments):
+    compiled = thruway.compile(function)
+    for make in arguments:
+        expected, found = function(*make()), compiled(*make())
+        assert repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize("view", ["keys", "values", "items"])
+def test_a_view_from_outside_is_its_dict(view):
+    def function(x, seen):
+        return x + 1, seen, len(seen), list(seen), [x * len(str(one)) for one in seen]
+    thruway.reset()
+    same_as_eager(function, *(lambda i=i: (torch.ones(2), getattr({"a": i, "b": 2}, view)()) for i in (1, 1, 2)))
+    same_as_eager(function, lambda: (torch.ones(2), getattr(OrderedDict(a=1), view)()), lambda: (torch.ones(2), getattr(Counter("abc"), view)()))
+    assert thruway.metrics()["graph_breaks"] == thruway.metrics()["bugs"] == 0
+
+
+def test_items_from_outside_are_iterated():
+    thruway.reset()
+    same_as_eager(views_of_an_argument, lambda: (torch.ones(2), {"p": 2, "q": 5}.items()), lambda: (torch.ones(2), {"p": 2, "q": 6}.items()),
+                  lambda: (torch.ones(2), {"z": 4}.items()))
+    assert thruway.metrics()["graph_breaks"] == 0

@@ -19,9 +19,10 @@ from thruway.frame.check import compile_check
 from thruway.frame.guard import MISSING, Guard, GuardSet
 from thruway.frame.source import (
     Attr, Builtin, Cell, ClosureCell, Default, DictAttr, DictKey, FunctionGlobal, Global, Grad, Item, Local, Made, MethodFunction, MethodSelf, TypeOf,
-    WeakTarget,
+    Viewed, WeakTarget,
 )
 from thruway.frame.state import read_state
+from thruway.native.fallback import viewed_dict
 
 SCALE = 3
 X = Local("x", 0)
@@ -161,6 +162,8 @@ CASES = {
     "list too short": Sabotage(Item(Attr(X, "items"), -1), "equal", 3, Thing, lambda x: x.items.pop(), lambda x: x.items.append(3)),
     "dict item": Sabotage(Item(Attr(X, "table"), "b"), "equal", 2, Thing, lambda x: set_item(x.table, "b", 9), lambda x: set_item(x.table, "b", 2)),
     "dict key": Sabotage(DictKey(Attr(X, "table"), 1), "equal", "b", Thing, lambda x: x.table.update(c=x.table.pop("b")), lambda x: x.table.update(b=x.table.pop("c"))),
+    "viewed dict": Sabotage(
+        Item(Viewed(X), "b"), "equal", 2, lambda: {"b": 2}.values(), lambda x: set_item(viewed_dict(x), "b", 9), lambda x: set_item(viewed_dict(x), "b", 2)),
     "dict keys": Sabotage(Attr(X, "table"), "dict_keys", ("a", "b"), Thing, lambda x: x.table.update(c=1), lambda x: x.table.pop("c")),
     "absent": Sabotage(Attr(X, "table"), "absent", "c", Thing, lambda x: x.table.update(c=1), lambda x: x.table.pop("c")),
     "length": Sabotage(Attr(X, "items"), "length", 3, Thing, lambda x: x.items.append(4), lambda x: x.items.pop()),

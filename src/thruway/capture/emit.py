@@ -361,6 +361,9 @@ def _build_range_iterator(out: Emitter, value: RangeIterator, recipe: tuple, nam
     return [f"iter(range({out.value(value.current)}, {out.value(value.stop)}, {out.value(value.step)}))"]
 
 
+def _build_dict_iterator(out: Emitter, value: DictIterator, recipe: tuple, name: str) -> list[str]:
+    return [f"{out.constant(iterator_at)}({out.value(value.mapping)}.{value.kind}(), {out.value(number(value.index))})"]
+
 def _build_counted_iterator(out: Emitter, value: CountedIterator, recipe: tuple, name: str) -> list[str]:
     return [f"{out.constant(iterator_at)}({out.constant(value.sequence)}, {out.value(number(value.index))})"]
 

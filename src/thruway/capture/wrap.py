@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import operator
 import re
 import sys
 import types
@@ -22,12 +23,13 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import Namespace, State
 from thruway.capture.values.base import (
     FALSE, NONE, TRUE, CellValue, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue,
-    SetValue, SizeValue, TensorValue, TupleValue, UnreadList, Value,
+    SetValue, SizeValue, TensorValue, TupleValue, UnreadList, Value, VIEW_TYPES, ViewValue,
 )
 from thruway.core.marks import ORIGINAL, STATIC, is_compiled_type, original_of
 from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
-from thruway.frame.source import Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source, show
+from thruway.frame.source import Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source, Viewed, show
+from thruway.native.fallback import viewed_dict
 from thruway.shapes.floats import FloatInput, FloatNode
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import comparable, is_symbolic, symint
@@ -38,7 +40,8 @@ SIZE_LIMIT = 1 << 62
 BY_IDENTITY = (
     type, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ModuleType,
     types.GetSetDescriptorType, types.MemberDescriptorType, types.ClassMethodDescriptorType, torch.dtype, torch.layout, torch.memory_format,
-    enum.Enum, re.Pattern, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops, types.CodeType,
+    enum.Enum, re.Pattern, operator.itemgetter,
+    operator.attrgetter, operator.methodcaller, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops, types.CodeType,
     types.GenericAlias, types.UnionType, types.EllipsisType, types.NotImplementedType, functools._lru_cache_wrapper, property, staticmethod,
     classmethod, torch.finfo, torch.iinfo, types.MappingProxyType,
 )
@@ -228,6 +231,14 @@ def _wrap_dict(state: State, obj: dict, source: Source, guarded: bool) -> Value:
     return value
 
 
+def _wrap_view(state: State, obj: Any, source: Source, guarded: bool) -> Value:
+    """A view of a dict, by its name: of an OrderedDict's the type has "odict_" in front."""
+    state.guard("type", source, type(obj))
+    mapping = wrap(state, viewed_dict(obj), Viewed(source))
+    content = mapping.storage if isinstance(mapping, ObjectValue) else mapping
+    return ViewValue(content, type(obj).__name__.partition("_")[2], source)
+
+
 def _wrap_set(state: State, obj: set, source: Source, guarded: bool) -> Value:
     """Sets are guarded whole; members must be constants."""
     members = {}
@@ -334,8 +345,8 @@ STORAGE: dict[type, Callable[[State, Any, Source], Value]] = {
 WRAPPERS: dict[type, Callable[..., Value]] = {
     torch.Tensor: _wrap_tensor, torch.nn.Parameter: _wrap_tensor, torch.nn.Buffer: _wrap_tensor,
     list: _wrap_list, collections.deque: _wrap_list, tuple: _wrap_tuple,
-    dict: _wrap_dict, collections.OrderedDict: _wrap_dict, collections.defaultdict: _wrap_dict, collections.Counter: _wrap_dict,
-    set: _wrap_set, frozenset: _wrap_set,
+    dict: _wrap_dict, collections.OrderedDict: _wrap_dict, collections.defaultdict: _wrap_dict,
+    set: _wrap_set, frozenset: _wrap_set, **{view: _wrap_view for views in VIEW_TYPES.values() for view in views.values()},
     types.FunctionType: _wrap_function, types.MethodType: _wrap_method, functools.partial: _wrap_partial,
     types.BuiltinFunctionType: _wrap_builtin, types.CellType: _wrap_cell,
     types.MethodWrapperType: _wrap_builtin,

@@ -122,6 +122,8 @@ class _Builder:
                 return self._emit("method_self", base, 0, None, guard)
             case sources.MethodFunction():
                 return self._emit("method_function", base, 0, None, guard)
+            case sources.Viewed():
+                return self._emit("viewed", base, 0, None, guard)
             case sources.Grad():
                 return self._emit("getattr", base, 0, "grad", guard)
             case _:

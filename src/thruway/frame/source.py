@@ -59,6 +59,7 @@ class FunctionGlobal(_Hashed):
 
     function: Source
     name: str
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Attr(_Hashed):
 
     base: Source
     name: str
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class DictAttr(_Hashed):
 
     base: Source
     name: str
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Item(_Hashed):
 
     base: Source
     key: object
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ class DictKey(_Hashed):
 
     base: Source
     index: int
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ class TypeOf(_Hashed):
     """`type(base)`."""
 
     base: Source
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,7 @@ class ClosureCell(_Hashed):
 
     function: Source
     index: int
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,7 @@ class Default(_Hashed):
     function: Source
     index: int | None
     name: str | None = None
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,7 @@ class WeakTarget(_Hashed):
     """What the weak reference at `base` points to."""
 
     base: Source
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,7 @@ class MethodSelf(_Hashed):
     """`base.__self__` of a bound method."""
 
     base: Source
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +146,15 @@ class MethodFunction(_Hashed):
     """`base.__func__` of a bound method."""
 
     base: Source
+    __hash__ = _Hashed.__hash__
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed(_Hashed):
+    """The dict behind `base`, a view of its keys, values or items."""
+
+    base: Source
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +162,7 @@ class Grad(_Hashed):
     """`base.grad` of a tensor."""
 
     base: Source
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +174,7 @@ class Made:
 
 Source = (
     Local | Cell | Global | Builtin | FunctionGlobal | Attr | DictAttr | Item | DictKey | TypeOf | ClosureCell | Default
-    | WeakTarget | MethodSelf | MethodFunction | Grad | Made
+    | WeakTarget | MethodSelf | MethodFunction | Viewed | Grad | Made
 )
 
 
@@ -163,7 +183,7 @@ def base_of(source: Source) -> Source | None:
     match source:
         case FunctionGlobal() | ClosureCell() | Default():
             return source.function
-        case Attr() | DictAttr() | Item() | DictKey() | TypeOf() | WeakTarget() | MethodSelf() | MethodFunction() | Grad():
+        case Attr() | DictAttr() | Item() | DictKey() | TypeOf() | WeakTarget() | MethodSelf() | MethodFunction() | Viewed() | Grad():
             return source.base
         case Local() | Cell() | Global() | Builtin() | Made():
             return None
@@ -207,24 +227,14 @@ def show(source: Source) -> str:
             return f"{show(base)}.__self__"
         case MethodFunction(base):
             return f"{show(base)}.__func__"
+        case Viewed(base):
+            return f"{show(base)}.mapping"
         case Grad(base):
             return f"{show(base)}.grad"
         case Made(index):
             return f"<kept value {index}>"
         case _:
             raise TypeError(f"not a source: {source!r}")
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
-    __hash__ = _Hashed.__hash__
 
 
 def is_module_tensor(source: Source) -> bool:

@@ -6,6 +6,7 @@ It is what runs where no C compiler was found, and what the tests hold the C cod
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import inspect
 import struct
@@ -137,6 +138,16 @@ def _method(value: object) -> MethodType:
     return value
 
 
+def viewed_dict(view: object) -> dict:
+    """The dict behind a view of its keys, values or items."""
+    if not isinstance(view, VIEWS):
+        raise _Failed
+    return next(each for each in gc.get_referents(view) if isinstance(each, dict))
+
+
+VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+
+
 def _weak(function, locals, registers, a, b, argument):
     if not isinstance(registers[a], ReferenceType):
         raise _Failed
@@ -163,6 +174,7 @@ _LOADS: dict[str, Callable[..., object]] = {
     "method_function": lambda function, locals, r, a, b, x: _method(r[a]).__func__,
     "function_globals": lambda function, locals, r, a, b, x: _function(r[a]).__globals__,
     "getattr": lambda function, locals, r, a, b, x: getattr(r[a], x),
+    "viewed": lambda function, locals, r, a, b, x: viewed_dict(r[a]),
 }
 
 

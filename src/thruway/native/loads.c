@@ -73,6 +73,12 @@ static PyObject *get_attribute(PyObject *base, PyObject *name, Found *found)
 
 static PyObject *weak_target(PyObject *reference) { return PyWeakref_Check(reference) ? PyWeakref_GET_OBJECT(reference) : NULL; }
 
+/* the dict behind a view of its keys, values or items */
+static PyObject *viewed(PyObject *view)
+{
+    return PyDictKeys_Check(view) || PyDictValues_Check(view) || PyDictItems_Check(view) ? (PyObject *)((_PyDictViewObject *)view)->dv_dict : NULL;
+}
+
 static PyObject *load_root(const Step *step, const Call *call)
 {
     PyFunctionObject *function = (PyFunctionObject *)call->function;
@@ -107,6 +113,7 @@ PyObject *tw_load(const Step *step, const Call *call, PyObject *const *registers
     case LOAD_METHOD_SELF:
     case LOAD_METHOD_FUNCTION: return method_part(base, step->code);
     case LOAD_FUNCTION_GLOBALS: return function ? function->func_globals : NULL;
+    case LOAD_VIEWED: return viewed(base);
     default: return get_attribute(base, step->arg, found);
     }
 }

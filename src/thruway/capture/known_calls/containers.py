@@ -10,7 +10,9 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.known_calls.builtin_functions import length
 from thruway.capture.known_calls.builtin_types import fill_dict
 from thruway.capture.state import Inline, State
-from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, TupleValue, Value, ViewValue
+from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, TupleValue, VIEW_TYPES, Value, ViewValue
+from thruway.capture.values.binary import binary, set_items
+from thruway.capture.values.call import run_inline
 from thruway.capture.values.compare import boolean, compare, contains, equal
 from thruway.capture.values.constants import as_python
 from thruway.capture.values.errors import raise_error
@@ -254,6 +256,20 @@ def set_copy(state: State, target: SetValue) -> Value:
     return SetValue(dict(target.items), cls=target.cls)
 
 
+def view_isdisjoint(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return boolean(set_items(state, args[0]).keys().isdisjoint(_members(state, (args[1],))))
+
+
+def count_elements(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """collections._count_elements(mapping, iterable), which Counter.update calls."""
+    target = content(args[0])
+    for item in items_of(state, args[1]):
+        key = key_of(state, item)
+        found = read_key(state, target, key)
+        write_key(state, target, key, item, Constant(1) if found is None else run_inline(state, binary(state, "+", found, Constant(1))))
+    return NONE
+
+
 def named_replace(state: State, target: TupleValue, **changes: Value) -> Value:
     return TupleValue(tuple(changes.get(name, item) for name, item in zip(target.cls._fields, target.items)), cls=target.cls)
 
@@ -300,7 +316,7 @@ SLOTS: dict[str, Callable[..., Any]] = {
 def _rows() -> dict[Any, Handler]:
     rows: dict[Any, Handler] = {}
     for cls, table in ((list, LIST), (tuple, SEQUENCE), (collections.deque, DEQUE), (dict, DICT), (collections.OrderedDict, DICT),
-                       (set, SET), (frozenset, FROZENSET), (collections.defaultdict, {}), (collections.Counter, {})):
+                       (set, SET), (frozenset, FROZENSET), (collections.defaultdict, {})):
         for name, function in (table | SLOTS).items():
             found = vars(cls).get(name)
             if found is not None:
@@ -308,10 +324,19 @@ def _rows() -> dict[Any, Handler]:
         for name, symbol in (("__eq__", "=="), ("__ne__", "!=")):
             if name in vars(cls):
                 rows[vars(cls)[name]] = equality(symbol)
+    return rows | _view_rows()
+
+
+def _view_rows() -> dict[Any, Handler]:
+    rows: dict[Any, Handler] = {}
+    for view in (view for views in VIEW_TYPES.values() for view in views.values()):
+        rows |= {vars(view)[name]: method(SLOTS[name]) for name in ("__len__", "__iter__", "__contains__") if name in vars(view)}
+        if "isdisjoint" in vars(view):
+            rows[vars(view)["isdisjoint"]] = view_isdisjoint
     return rows
 
 
 ROWS = _rows() | {
     list.sort: method(list_sort), collections.OrderedDict.move_to_end: method(move_to_end), dict.update: dict_update,
-    collections.OrderedDict.update: dict_update, dict.fromkeys: dict_fromkeys, str.join: string_join,
+    collections.OrderedDict.update: dict_update, collections._count_elements: count_elements, dict.fromkeys: dict_fromkeys, str.join: string_join,
 }

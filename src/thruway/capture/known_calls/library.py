@@ -5,13 +5,21 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import operator
+from collections.abc import Callable
+from typing import Any
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.state import State
+from thruway.capture.state import Inline, State
+from thruway.capture.values.attribute import get_attribute
 from thruway.capture.values.base import (
     Constant, DictValue, FunctionValue, ListValue, SetValue, SliceValue, TupleValue, Value,
 )
+from thruway.capture.values.call import call, run_inline
+from thruway.capture.values.constants import as_python, from_python
 from thruway.capture.values.iterate import items_of
+from thruway.capture.values.mapping import complete
+from thruway.capture.values.subscript import get_item
 from thruway.capture.values.types_ import python_type
 
 Args = list[Value]
@@ -42,7 +50,8 @@ def shallow_copy(state: State, args: Args, kwargs: Kwargs) -> Value:
             return ListValue(list(value.items), cls=value.cls, options=value.options)
         case SetValue():
             return SetValue(dict(value.items), cls=value.cls)
-        case DictValue() if value.complete:
+        case DictValue():
+            complete(state, value)
             made = DictValue(dict(value.items), cls=value.cls)
             made.factory = value.factory
             return made
@@ -50,4 +59,42 @@ def shallow_copy(state: State, args: Args, kwargs: Kwargs) -> Value:
             raise unsupported(state, "TW101", f"copy.copy of {python_type(value).__name__}")
 
 
-ROWS = {functools.reduce: reduce, dataclasses.fields: dataclass_fields, copy.copy: shallow_copy}
+def made(function: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value]:
+    """A getter or caller of `operator`, made of constants."""
+    return lambda state, args, kwargs: Constant(function(*(as_python(state, a) for a in args), **{k: as_python(state, v) for k, v in kwargs.items()}))
+
+
+def get_items(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """operator.itemgetter(…)(value)."""
+    getter, value = args
+    _, keys = getter.value.__reduce__()
+    found = tuple(run_inline(state, get_item(state, value, from_python(state, key))) for key in keys)
+    return found[0] if len(found) == 1 else TupleValue(found)
+
+
+def get_attributes(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """operator.attrgetter(…)(value); names may have dots."""
+    getter, value = args
+    _, names = getter.value.__reduce__()
+    found = tuple(functools.reduce(lambda owner, part: run_inline(state, get_attribute(state, owner, part)), name.split("."), value) for name in names)
+    return found[0] if len(found) == 1 else TupleValue(found)
+
+
+def call_method(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
+    """operator.methodcaller(…)(value)."""
+    caller, value = args
+    function, given = caller.value.__reduce__()
+    named = {}
+    if isinstance(function, functools.partial):                # how keywords are kept
+        given, named = (*function.args, *given), function.keywords
+    name, *given = given
+    method = run_inline(state, get_attribute(state, value, name))
+    return call(state, method, [from_python(state, one) for one in given], {k: from_python(state, v) for k, v in named.items()})
+
+
+ROWS = {
+    functools.reduce: reduce, dataclasses.fields: dataclass_fields, copy.copy: shallow_copy,
+    operator.itemgetter: made(operator.itemgetter), operator.attrgetter: made(operator.attrgetter), operator.methodcaller: made(operator.methodcaller),
+    vars(operator.itemgetter)["__call__"]: get_items, vars(operator.attrgetter)["__call__"]: get_attributes,
+    vars(operator.methodcaller)["__call__"]: call_method,
+}

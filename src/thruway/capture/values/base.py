@@ -151,7 +151,7 @@ class TupleValue(Value):
 
 
 class DictValue(Value):
-    """A dict or OrderedDict, defaultdict, Counter. `items` maps a key (see `keys.key_of`) to (key Value, Value).
+    """A dict or OrderedDict, defaultdict; the content of a Counter. `items` maps a key (see `keys.key_of`) to (key Value, Value).
 
     One found outside is read key by key: `items` holds what was read or written, `removed` the real keys written away,
     `missing` keys known to be absent; `complete` says that every real key is in `items`, in order.

@@ -82,13 +82,12 @@ def _augment(state: State, symbol: str, left: Value, right: Value) -> Value | No
         case ListValue(), "*" if isinstance(right, Constant | SizeValue):
             replace_items(state, left, _repeat(state, left, right).items)
         case SetValue(cls=cls), "&" | "-" | "^" if cls is set and isinstance(right, SetValue):
-            _replace_members(state, left, _set_operation(state, SYMBOLS[symbol][0], left, right))
+            _replace_members(state, left, _set_operation(SYMBOLS[symbol][0], set, left.items, right.items))
         case SetValue(cls=cls), "|" if cls is set and isinstance(right, SetValue):
             update_set(state, left, list(right.items.values()))
-        case DictValue(), "|" if isinstance(right, DictValue):
-            complete(state, right)
-            for key, (key_value, value) in right.items.items():
-                write_key(state, left, key, key_value, value)
+        case DictValue(), "|" if isinstance(right, DictValue | ListValue | TupleValue | ViewValue):
+            for key_value, value in _pairs(state, right):
+                write_key(state, left, key_of(state, key_value), key_value, value)
         case ObjectValue(), _:
             found = state.type_lookup(left.cls, f"__i{SYMBOLS[symbol][1]}__")
             if not isinstance(found, types.FunctionType):
@@ -125,6 +124,8 @@ def _by_slots(state: State, name: str, symbol: str, left: Value, right: Value) -
         elif owner.storage is not None:
             args = [owner.storage, _content(other)]
             return binary(state, symbol.rstrip("=") or symbol, *(args if slot == f"__{name}__" else args[::-1]))
+    if not isinstance(left, ObjectValue) and not isinstance(_content(right), ObjectValue):
+        return binary(state, symbol, left, _content(right))
     raise_error(state, TypeError, f"unsupported operand type(s) for {symbol}: '{left_type.__name__}' and '{right_type.__name__}'")
 
 
@@ -149,17 +150,31 @@ def _on_containers(state: State, symbol: str, function: Callable[..., Any], left
         case DictValue(), "|", DictValue():
             complete(state, left)
             complete(state, right)
-            made = DictValue(left.items | right.items, cls=left.cls)
-            made.factory = left.factory
+            kept = right if right.cls is not left.cls and issubclass(right.cls, left.cls) else left         # a subclass answers
+            made = DictValue(left.items | right.items, cls=kept.cls)
+            made.factory = kept.factory
             return made
-        case (SetValue() | ViewValue(), "|" | "&" | "-" | "^", SetValue() | ViewValue()):
-            return _set_operation(state, function, left, right)
+        case (SetValue(), "|" | "&" | "-" | "^", SetValue()):
+            return _set_operation(function, left.cls, left.items, right.items)
+        case (_, "|" | "&" | "-" | "^", _) if _is_set_operation(left, right):
+            return _set_operation(function, set, *(members_of(state, one) for one in (left, right)))
     try:
         return from_python(state, function(as_python(state, left), as_python(state, right)))
     except NotConstant:
         raise unsupported(state, "TW104", symbol, f"{python_type(left).__name__} and {python_type(right).__name__}") from None
     except Exception as error:
         raise_real(state, error)
+
+
+def _pairs(state: State, value: Value) -> list[tuple[Value, Value]]:
+    """What `dict |= value` takes: a dict, or pairs."""
+    if isinstance(value, DictValue):
+        complete(state, value)
+        return list(value.items.values())
+    pairs = [tuple(items_of(state, one)) for one in items_of(state, value)]
+    if any(len(pair) != 2 for pair in pairs):
+        raise unsupported(state, "TW104", "|=", "dict and pairs of another length")
+    return pairs
 
 
 def _repeat(state: State, sequence: ListValue | TupleValue, count: Value) -> Value:
@@ -181,11 +196,23 @@ def set_items(state: State, value: SetValue | ViewValue) -> dict[Any, Value]:
     return {key: pair[0] for key, pair in value.mapping.items.items()}
 
 
-def _set_operation(state: State, function: Callable[..., Any], left: Value, right: Value) -> SetValue:
-    a, b = set_items(state, left), set_items(state, right)
-    both = a | b
-    keys = function(set(a), set(b))
-    return SetValue({key: both[key] for key in keys}, cls=left.cls if isinstance(left, SetValue) else set)
+def is_set_like(value: Value) -> bool:
+    """Sets, and views of keys or items, which compute with each other as sets."""
+    return isinstance(value, SetValue) or isinstance(value, ViewValue) and value.kind != "values"
+
+
+def _is_set_operation(left: Value, right: Value) -> bool:
+    """A view of keys or items on one side; the other may be any iterable."""
+    return isinstance(left, ViewValue) and left.kind != "values" or isinstance(right, ViewValue) and right.kind != "values"
+
+
+def members_of(state: State, value: Value) -> dict[Any, Value]:
+    return set_items(state, value) if is_set_like(value) else {key_of(state, item): item for item in items_of(state, value)}
+
+
+def _set_operation(function: Callable[..., Any], cls: type, left: dict[Any, Value], right: dict[Any, Value]) -> SetValue:
+    both = right | left
+    return SetValue({key: both[key] for key in function(set(left), set(right))}, cls=cls)
 
 
 

@@ -217,6 +217,9 @@ def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwa
         return construct(state, value, args, kwargs)
     if isinstance(target, types.FunctionType):
         raise unsupported(state, "TW101", target.__qualname__)
+    row = _row(state, vars(type(target)).get("__call__"))
+    if row is not None:
+        return _call_row(state, row, target, [value, *args], kwargs)
     if is_pure(target, args):
         return call_pure(state, target, args, kwargs)
     if not callable(target):

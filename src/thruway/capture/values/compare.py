@@ -15,7 +15,7 @@ from thruway.capture.values.base import (
     FALSE, TRUE, Constant, DictValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
     ViewValue,
 )
-from thruway.capture.values.binary import set_items
+from thruway.capture.values.binary import is_set_like, set_items
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.errors import raise_real
@@ -98,7 +98,7 @@ def equal(state: State, left: Value, right: Value) -> bool:
             return len(left.items) == len(right.items) and all(equal(state, a, b) for a, b in zip(left.items, right.items))
         case DictValue(), DictValue():
             return _dicts_equal(state, left, right)
-        case (SetValue() | ViewValue(), SetValue() | ViewValue()):
+        case (SetValue() | ViewValue(), SetValue() | ViewValue()) if is_set_like(left) and is_set_like(right):
             return set(set_items(state, left)) == set(set_items(state, right))
         case MethodValue(), MethodValue():
             return identical(state, left.owner, right.owner) and equal(state, left.function, right.function)
@@ -123,7 +123,7 @@ def _order(state: State, symbol: str, function: Callable[[Any, Any], Any], left:
                 if not equal(state, a, b):
                     return run_inline(state, compare(state, symbol, a, b))
             return boolean(function(len(left.items), len(right.items)))
-        case (SetValue() | ViewValue(), SetValue() | ViewValue()):
+        case (SetValue() | ViewValue(), SetValue() | ViewValue()) if is_set_like(left) and is_set_like(right):
             return boolean(function(set(set_items(state, left)), set(set_items(state, right))))
     try:
         return _on_constants(state, function, as_python(state, left), as_python(state, right))

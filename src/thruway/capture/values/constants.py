@@ -37,7 +37,7 @@ def as_python(state: State, value: Value) -> Any:
         case SetValue():
             return value.cls(as_python(state, item) for item in value.items.values())
         case ViewValue() if value.mapping.complete:
-            return list(getattr(as_python(state, value.mapping), value.kind)())
+            return getattr(as_python(state, value.mapping), value.kind)()
         case ObjectValue(storage=Constant()):
             return value.storage.value
         case _:

@@ -33,7 +33,7 @@ class Exhausted(Exception):
 
 class ListIterator(IteratorValue):
     """Over a list or tuple value, live: sees items appended while it runs. Which item a symbolic `index` means is not known.
-    `container`: the dict or set whose members they are, which must keep its size."""
+    `container`: the set whose members they are, which must keep its size."""
 
     __slots__ = ("over", "index", "step", "container")
 
@@ -52,8 +52,7 @@ class ListIterator(IteratorValue):
         if type(self.index) is not int:
             raise unsupported(state, "TW105", "a list, from a place in it that changes between calls")
         if self.container is not None and len(self.container.items) != len(self.over.items):
-            kind = "Set" if isinstance(self.container, SetValue) else "dictionary"
-            raise_error(state, RuntimeError, f"{kind} changed size during iteration")
+            raise_error(state, RuntimeError, "Set changed size during iteration")
         if not 0 <= self.index < len(self.over.items):
             raise Exhausted
         item = self.over.items[self.index]
@@ -68,6 +67,36 @@ def _advance_index(state: State, iterator: Any, step: int) -> None:
         iterator.index = old
     state.effects.remember(undo)
     iterator.index = old + step
+
+
+class DictIterator(IteratorValue):
+    """Over the `kind` of a dict (keys, values or items), live: sees values written while it runs. `keys` are those that it began with."""
+
+    __slots__ = ("mapping", "kind", "keys", "index")
+
+    def __init__(self, mapping: DictValue, kind: str):
+        super().__init__()
+        self.mapping, self.kind, self.keys, self.index = mapping, kind, tuple(mapping.items), 0
+
+    def built_from(self) -> list[Value]:
+        return [self.mapping]
+
+    @property
+    def python_type(self) -> type:
+        return type(iter(getattr(self.mapping.cls(), self.kind)()))
+
+    def next(self, state: State) -> Value:
+        if len(self.mapping.items) != len(self.keys):
+            raise_error(state, RuntimeError, "dictionary changed size during iteration")
+        if type(self.index) is not int:
+            raise unsupported(state, "TW105", "a dict, from a place in it that changes between calls")
+        if self.index >= len(self.keys):
+            raise Exhausted
+        pair = self.mapping.items.get(self.keys[self.index])
+        if pair is None:
+            raise unsupported(state, "TW105", "a dict whose keys were replaced meanwhile")
+        _advance_index(state, self, 1)
+        return pair[0] if self.kind == "keys" else pair[1] if self.kind == "values" else TupleValue(pair)
 
 
 class RangeIterator(IteratorValue):
@@ -180,9 +209,14 @@ def iterator_of(state: State, value: Value) -> Value:
             return value
         case ListValue() | TupleValue():
             return ListIterator(value)
-        case DictValue() | SetValue() | ViewValue():
-            members = TupleValue(tuple(items_of(state, value)))
-            return ListIterator(members, container=value.mapping if isinstance(value, ViewValue) else value)
+        case DictValue():
+            complete(state, value)
+            return DictIterator(value, "keys")
+        case ViewValue():
+            complete(state, value.mapping)
+            return DictIterator(value.mapping, value.kind)
+        case SetValue():
+            return ListIterator(TupleValue(tuple(items_of(state, value))), container=value)
         case Constant():
             return _constant_iterator(state, value)
         case TensorValue():

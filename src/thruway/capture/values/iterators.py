@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import collections
+import itertools
+from collections.abc import Collection
 from typing import Any
 
 import torch
 
-from thruway.capture.values.base import Constant, SizeValue, TupleValue, Value
-from thruway.capture.values.iterate import CountedIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
+from thruway.capture.values.base import Constant, SizeValue, TupleValue, Value, ViewValue
+from thruway.capture.values.iterate import CountedIterator, DictIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
 
 Layout = Any     # True: one value; (function, layouts…): a call of `function` on parts
 
 
-def iterator_at(sequence: Sequence[Any], index: int) -> Any:
+def iterator_at(sequence: Collection[Any], index: int) -> Any:
     """`iter(sequence)` after `index` steps."""
     iterator = iter(sequence)
-    iterator.__setstate__(index)
+    if hasattr(iterator, "__setstate__"):
+        iterator.__setstate__(index)
+    else:                                    # of a dict
+        collections.deque(itertools.islice(iterator, index), maxlen=0)
     return iterator
 
 
@@ -31,7 +36,7 @@ def number(value: int | torch.SymInt) -> Constant | SizeValue:
 def layout_of(value: Value) -> Layout:
     """True for what is passed as it is, else the function that makes it and the layouts of that function's arguments."""
     match value:
-        case ListIterator() | CountedIterator():
+        case ListIterator() | CountedIterator() | DictIterator():
             return iterator_at, True, True
         case RangeIterator():
             return range_iterator, True, True, True
@@ -53,6 +58,8 @@ def layout_parts(value: Value) -> list[Value]:
             return [TupleValue(tuple(rest)), Constant(0)]
         case ListIterator():
             return [value.over, number(value.index)]
+        case DictIterator():
+            return [ViewValue(value.mapping, value.kind), number(value.index)]
         case CountedIterator():
             return [Constant(value.sequence), number(value.index)]
         case RangeIterator():

@@ -97,8 +97,6 @@ def dict_item(state: State, value: DictValue, key: Value) -> Result:
         made = state.call(value.factory, [])
         write_key(state, value, key_of(state, key), key, made)
         return made
-    if value.cls.__name__ == "Counter":
-        return Constant(0)
     raise_error(state, KeyError, key)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import types
+from typing import Any
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.attribute import class_attribute_source
-from thruway.capture.values.base import Constant, ObjectValue, TupleValue, Value
+from thruway.capture.values.base import Constant, DictValue, ObjectValue, TupleValue, Value, ViewValue
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python
 from thruway.capture.values.errors import raise_real
+from thruway.capture.values.mapping import complete
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
 
@@ -22,7 +24,7 @@ def format_value(state: State, value: Value, conversion: str | None, spec: str) 
     if isinstance(value, ObjectValue) and not isinstance(value.storage, Constant):
         value = text_of(state, value, "__repr__" if conversion == "r" else "__str__")
     try:
-        known = as_python(state, value)
+        known = _known(state, value)
     except NotConstant:
         raise unsupported(state, "TW104", "formatting", python_type(value).__name__) from None
     try:
@@ -42,10 +44,17 @@ def text_of(state: State, value: Value, slot: str) -> Value:
         if issubclass(value.cls.value, BaseException):
             return _exception_text(state, value, slot)
     try:
-        known = as_python(state, value)
+        known = _known(state, value)
     except NotConstant:
         raise unsupported(state, "TW104", slot.strip("_"), python_type(value).__name__) from None
     return Constant(repr(known) if slot == "__repr__" else str(known))
+
+
+def _known(state: State, value: Value) -> Any:
+    """The object to be printed; of a dict found outside everything is read."""
+    if isinstance(value, DictValue | ViewValue):
+        complete(state, value if isinstance(value, DictValue) else value.mapping)
+    return as_python(state, value)
 
 
 def _exception_text(state: State, value: ObjectValue, slot: str) -> Value:
