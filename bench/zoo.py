@@ -1,8 +1,10 @@
 """Whole models, compiled beside eager: right numbers, graphs, breaks and their reasons, seconds of the first call.
 
 usage: python bench/zoo.py [torchvision detection transformers generate timm] [--only REGEX] [--dtype float32] [--backends eager,thruway]
-       [--timeout 300] [--json FILE] [--page docs/models.md]
-Each model runs in a process of its own, forked after the imports; nothing is downloaded. `--page` writes the table of all results in FILE.
+       [--timeout 300] [--results FOLDER] [--again] [--page docs/models.md]
+Each model runs in a process of its own, forked after the imports; nothing is downloaded. With `--results` each result is a file of its own:
+what has one is not run again (`--again` runs it), and several of these commands may share a folder, each taking the next free model.
+Without `--only`, bfloat16 takes a sample. `--page` writes the table of all results in the folder.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
+import fcntl
 import importlib
 import json
 import multiprocessing
@@ -31,22 +34,46 @@ import thruway
 SUITES = ("torchvision", "detection", "transformers", "generate", "timm")
 ALLOWED = {"float32": 2e-3, "bfloat16": 1e-1}          # largest difference, as a share of the largest value
 DEEP = 12
+STARTED = time.time()
 
 
 def main() -> None:
     asked = arguments()
     importlib.import_module("thruway.pipeline")        # once, here: the forked processes have it
-    known = json.loads(Path(asked.json).read_text()) if asked.json and Path(asked.json).exists() else {}
     for name in asked.suites:
         for model, maker in zoo_models.suite(name).items():
-            if re.search(asked.only, model):
-                found = run_apart(maker, asked)
-                known[f"{name}/{model}/{asked.dtype}"] = found
-                print(line(f"{name}/{model}", found), flush=True)
-                if asked.json:
-                    Path(asked.json).write_text(json.dumps(known, indent=1))
+            if re.search(asked.only or (zoo_models.SAMPLE if asked.dtype != "float32" else ""), model):
+                run_once(f"{name}/{model}/{asked.dtype}", maker, asked)
     if asked.page:
-        Path(asked.page).write_text(page(known))
+        Path(asked.page).write_text(page(read_results(Path(asked.results))))
+
+
+def run_once(key: str, maker: zoo_models.Maker, asked: argparse.Namespace) -> None:
+    """One model's run, unless its result is there or another process is at it; the file shows up whole."""
+    if not asked.results:
+        print(line(key, run_apart(maker, asked)), flush=True)
+        return
+    file = Path(asked.results, key.replace("/", "~") + ".json")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)     # falls with the process
+        except BlockingIOError:
+            return
+        if file.exists() and (not asked.again or file.stat().st_mtime > STARTED):
+            return
+        found = run_apart(maker, asked)
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps({key: found}, indent=1))
+        part.rename(file)
+        print(line(key, found), flush=True)
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for file in sorted(folder.glob("*.json")):
+        known |= json.loads(file.read_text())
+    return known
 
 
 def arguments() -> argparse.Namespace:
@@ -56,7 +83,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--backends", default="eager,thruway")
     parser.add_argument("--timeout", type=float, default=300)
-    parser.add_argument("--json", default="")
+    parser.add_argument("--results", default="")
+    parser.add_argument("--again", action="store_true")
     parser.add_argument("--page", default="")
     return parser.parse_args()
 
@@ -230,7 +258,7 @@ def row(key: str, found: dict[str, Any]) -> str:
     _, model, dtype = key.split("/")
     one = found.get("backends", {}).get("thruway")
     if one is None:
-        return f"| {model} | {dtype} | {found['verdict']} | | | | | | {found.get('error', '')} |"
+        return f"| {model} | {dtype} | {found['verdict']} | | | | | | {_short(found.get('error', ''))} |"
     error = one["error"] if isinstance(one["error"], str) else f"{one['error']:.0e}"
     reasons = "; ".join(f"{count} × {_short(reason)}" for reason, count in Counter(map(_short, one["reasons"])).most_common(3))
     return f"| {model} | {dtype} | {found['verdict']} | {one['graphs']} | {one['graph_breaks']} | {one['eager'] + one['bugs']} | {error} | {one.get('first', 0):.1f} | {reasons} |"

@@ -17,6 +17,9 @@ from torch import nn
 Made = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
 Maker = Callable[[], Made]
 VOCABULARY = 99
+# What runs in other dtypes too.
+SAMPLE = ("^(resnet18|resnet50|convnext_tiny|vit_b_32|swin_t|efficientnet_b0|mobilenet_v3_small|regnet_y_400mf|densenet121|fcn_resnet50|mvit_v2_s|"
+          "bert|roberta|gpt2|llama|qwen3|gemma3|mixtral|t5|bart|whisper|vit|clip|wav2vec2|mamba2|llama\\+cache|vit_tiny_patch16_224|mixer_s32_224)$")
 
 
 LIBRARIES = {"torchvision": ("torchvision.models",), "detection": ("torchvision.models",), "timm": ("timm",)}
@@ -360,24 +363,30 @@ def _with_cache(name: str) -> Made:
 
 
 def generate_models() -> dict[str, Maker]:
-    return {name: functools.partial(_generating, name) for name in GENERATING}
+    return {f"{name}{way}": functools.partial(_generating, name, words)
+            for way, words in WAYS.items() for name in GENERATING if name not in WITHOUT.get(way, ())}
 
 
 class Generate:
     """`generate` of a model whose forward is compiled."""
 
-    def __init__(self, model: nn.Module):
-        self.model = model
+    def __init__(self, model: nn.Module, words: dict[str, Any]):
+        self.model, self.words = model, words
 
     def compiled(self, compile: Callable[[Any], Any]) -> Callable[..., Any]:
         self.model.forward = compile(self.model.forward)
         return self
 
     def __call__(self, **arguments: Any) -> Any:
-        return self.model.generate(max_new_tokens=6, min_new_tokens=6, do_sample=False, **arguments)
+        return self.model.generate(**(GREEDY | self.words), **arguments)
 
 
-def _generating(name: str) -> Any:
+GREEDY = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False}
+WAYS = {"": {}, "+sample": {"do_sample": True, "temperature": 0.8, "top_k": 20}, "+beam": {"num_beams": 3}, "+static": {"cache_implementation": "static"}}
+WITHOUT = {"+static": ("mamba", "bart", "whisper"), "+beam": ("mamba",)}         # what `generate` of these does not do
+
+
+def _generating(name: str, words: dict[str, Any]) -> Any:
     model, arguments = _build(name)
     arguments.pop("decoder_input_ids", None)
-    return Generate(model), (), arguments
+    return Generate(model, words), (), arguments

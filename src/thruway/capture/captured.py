@@ -35,7 +35,7 @@ class Captured:
     it is None the return value is the graph's only output (`single_output`) or the tuple of them. With neither graph nor `finish` the
     function itself runs: its code raises.
     `kept` are objects that the entry must keep alive (`Made` sources index it). `break_reasons` say what is not in the graph, `facts` what the
-    guards say of symbolic sizes."""
+    guards say of symbolic sizes. `hides_compiling`: the code heard that it is not being compiled, and its continuations must, too."""
 
     name: str
     graph: GraphModule | None
@@ -46,6 +46,7 @@ class Captured:
     kept: tuple[object, ...] = ()
     break_reasons: tuple[BreakReason, ...] = ()
     facts: Facts = field(default_factory=Facts)
+    hides_compiling: bool = False
 
     @property
     def forward(self) -> Callable[..., tuple[object, ...]]:

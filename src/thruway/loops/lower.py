@@ -28,6 +28,9 @@ def lower(graph, target: Target | None = None, default_float: str = "float32") -
     return _Lowering(graph, target or Target(), default_float).program()
 
 
+COPIES = {f"aten.view_as_{kind}.default": f"aten.view_as_{kind}_copy.default" for kind in ("real", "complex")}
+
+
 class _Lowering:
     """One walk over a graph. `values` maps graph nodes to what they became."""
 
@@ -135,9 +138,14 @@ class _Lowering:
         if not isinstance(x, Tensor) or not isinstance(self.b.meta, TensorMeta) or x.root.detached:
             raise Unsupported("TW523", f"the view {operator.name}")
         name = self._alias(Tensor(self.b.name, self.b.meta, x))
-        if name is None:
+        return self._copied_view(operator, args) if name is None else Tensor(name, self.b.meta)
+
+    def _copied_view(self, operator: Operator, args: tuple) -> Value:
+        """Complex numbers as pairs or pairs as complex numbers, by torch's operator that copies: nothing is written that would tell it from a view."""
+        packed = self.b.meta.strides == contiguous_strides(self.b.meta.sizes)
+        if operator.name not in COPIES or not packed or any(operator_of(node.target).writes for node in self.graph if node.op == "call_function"):
             raise Unsupported("TW522", f"the view {operator.name} as another dtype")
-        return Tensor(name, self.b.meta)
+        return replace(self._extern(Operator(COPIES[operator.name]), args, {}), detached=True)
 
     def _resolve(self, value):
         kind = type(value)

@@ -389,7 +389,7 @@ def has_symbols(value: object) -> bool:
     kind = type(value)
     if kind is TensorMeta:
         return any(type(n) is Size for n in value.sizes) or any(type(n) is Size for n in value.strides) or type(value.offset) is Size
-    if kind is tuple or kind is list:
+    if issubclass(kind, (tuple, list)):
         return any(has_symbols(v) for v in value)
     return kind is Size
 

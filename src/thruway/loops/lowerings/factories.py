@@ -49,10 +49,12 @@ def arange(b: Builder, *bounds: object, **options: object) -> Tensor:
     """start + k * step; floats in float64, as torch's kernel counts, then rounded."""
     start, step = (0, 1) if len(bounds) == 1 else (bounds[0], bounds[2] if len(bounds) > 2 else 1)
     at = axis_index(0)
+    if b.out.dtype not in FLOATS:                                    # torch cuts them, and counts the elements before it does
+        start, step = [one if isinstance(one, Size) else int(one) for one in (start, step)]
     if isinstance(start, (int, Size)) and isinstance(step, (int, Size)):
         return b.compute(b.out, cast(IndexValue(add(start, mul(at, step)), "int64"), b.out.dtype))
-    if b.out.dtype not in FLOATS or isinstance(start, Size) or isinstance(step, Size):
-        raise Unsupported("TW519", "an integer range with float bounds")
+    if isinstance(start, Size) or isinstance(step, Size):
+        raise Unsupported("TW519", "a range of floats with symbolic bounds")
     value = op("add", Literal(float(start), "float64"), op("mul", IndexValue(at, "float64"), Literal(float(step), "float64")))
     return b.compute(b.out, value)
 

@@ -93,6 +93,7 @@ def _flash_result(q: TensorMeta) -> TensorMeta:
 
 def _flash_for_cpu(q: TensorMeta, k: TensorMeta, v: TensorMeta, dropout: float = 0.0, is_causal: bool = False, *,
                    attn_mask: TensorMeta | None = None, scale: float | None = None) -> tuple[TensorMeta, TensorMeta]:
+    _check(q, k, v, attn_mask, dropout, is_causal, q.sizes[1] != k.sizes[1])
     b, h, t, _ = q.sizes
     statistics = "float64" if q.dtype == "float64" else "float32"
     return _flash_result(q), TensorMeta((b, h, t), (t * h, 1, h), statistics, q.device)

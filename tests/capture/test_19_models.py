@@ -1,0 +1,197 @@
+"""Kinds of code that whole models brought: caches that grow, code that asks whether it is compiled, ranges of integers between floats, complex views."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import contextvars
+from collections.abc import Iterable
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import thruway
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    thruway.reset()
+    yield
+    thruway.reset()
+
+
+class Attention(nn.Module):
+    """One layer of decoding; `written_out` multiplies matrices where torch's fused kernel would do."""
+
+    def __init__(self, written_out: bool):
+        super().__init__()
+        self.project, self.written_out = nn.Linear(8, 24), written_out
+
+    def forward(self, x, cache):
+        q, k, v = self.project(x).view(1, -1, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        if cache is not None:
+            k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
+        if self.written_out:
+            out = (q @ k.transpose(2, 3)).softmax(-1) @ v
+        else:
+            out = nn.functional.scaled_dot_product_attention(q, k, v)
+        return x + out.transpose(1, 2).flatten(2), (k, v)
+
+
+class Decoder(nn.Module):
+    def __init__(self, written_out: bool):
+        super().__init__()
+        self.layers = nn.ModuleList(Attention(written_out) for _ in range(2))
+
+    def forward(self, x, cache, mask=None):
+        made = []
+        for layer, old in zip(self.layers, cache or [None, None]):
+            x, new = layer(x, old)
+            made.append(new)
+        return x if mask is None else x * mask.sum(-1, keepdim=True), made
+
+
+@pytest.mark.parametrize("written_out", [False, True])
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_caches_that_grow_together_are_one_size(written_out, with_mask):
+    """Four tensors whose second size is the same number at each call; the mask is one longer."""
+    torch.manual_seed(0)
+    model = Decoder(written_out).eval()
+    compiled = thruway.compile(model)
+    x = torch.randn(1, 5, 8)
+    with torch.no_grad():
+        expected, cache = model(x, None)
+        for step in range(6):
+            mask = torch.ones(1, 6 + step) if with_mask else None
+            one = expected[:, -1:]
+            expected, expected_cache = model(one, cache, mask)
+            got, cache = compiled(one, cache, mask)
+            torch.testing.assert_close(got, expected)
+            torch.testing.assert_close(cache, expected_cache)
+    counted = thruway.metrics()
+    assert counted["eager"] == counted["bugs"] == counted["graph_breaks"] == 0
+    assert counted["graphs"] == 2                                    # the first call, and one for all lengths
+
+
+def test_sizes_that_differ_after_all_are_told_apart():
+    def f(a, b):
+        return (a * 2).sum(), torch.cat([a, b]) if a.shape == b.shape else a.sum() - b.sum()
+
+    compiled = thruway.compile(f)
+    for m, n in ((3, 3), (4, 4), (5, 5), (5, 6), (7, 7), (8, 6)):
+        a, b = torch.randn(m), torch.randn(n)
+        torch.testing.assert_close(compiled(a, b), f(a, b))
+
+
+def raising_when_compiled(x, mask):
+    if mask is None and not torch.compiler.is_compiling():
+        mask = torch.ones_like(x)
+    return x * mask[0]
+
+
+def test_code_that_raises_only_when_it_is_compiled_takes_the_road_of_eager():
+    x = torch.randn(2, 3)
+    compiled = thruway.compile(raising_when_compiled, fullgraph=True)
+    torch.testing.assert_close(compiled(x, None), x)
+
+
+def test_the_answer_is_the_same_after_a_break():
+    """The error would be made by the continuation, and be let go by its `finally`, where it breaks again."""
+    held = contextvars.ContextVar("held")
+
+    @contextlib.contextmanager
+    def broken_around():
+        token = held.set(1)
+        try:
+            yield
+        finally:
+            held.reset(token)
+            torch.seed()
+
+    def f(x, mask=None):
+        with broken_around():
+            x = raising_when_compiled(x, mask)
+        return x + 1
+
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(thruway.compile(f)(x), x + 1)
+
+
+def test_an_error_of_the_code_itself_is_raised_all_the_same():
+    def f(x, rows=None):
+        torch.compiler.is_compiling()
+        return x * rows[0]
+
+    with pytest.raises(TypeError, match="not subscriptable"):
+        thruway.compile(f)(torch.ones(2))
+
+
+class AnswersByCode(abc.ABCMeta):
+    def __instancecheck__(cls, instance):
+        return super().__instancecheck__(instance)
+
+    def __subclasscheck__(cls, below):
+        return super().__subclasscheck__(below)
+
+
+def test_an_abstract_class_whose_hook_says_yes_asks_nothing_that_is_derived_from_it():
+    """A library that derives from Iterable must not end the capture of every ModuleList."""
+    class Derived(Iterable, metaclass=AnswersByCode):
+        __iter__ = None
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x):
+            for layer in self.layers[1:]:
+                x = layer(x)
+            return x if isinstance([x], Iterable) and Derived else None
+
+    model, x = Model(), torch.ones(2, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(thruway.compile(model, fullgraph=True)(x), model(x))
+
+
+bounds = st.one_of(st.integers(-9, 9), st.floats(-9, 9, width=16))
+
+
+@settings(max_examples=20, deadline=None)
+@given(bounds, bounds, bounds, st.sampled_from([torch.int64, torch.int32]))
+def test_ranges_of_integers_between_floats(start, end, step, dtype):
+    assume(abs(step) > 0.1 and any(isinstance(one, float) for one in (start, end, step)) and (end - start) * step >= 0)
+
+    def f(x):
+        return torch.arange(start, end, step, dtype=dtype) * 2, x + 1
+
+    got, _ = thruway.compile(f)(torch.ones(2))
+    assert torch.equal(got, f(torch.ones(2))[0])
+    assert thruway.metrics()["eager"] == 0
+
+
+def test_complex_numbers_as_pairs_and_pairs_as_complex_numbers():
+    """The tokens of a transform, and rotations by complex multiplication."""
+    def f(x, angles):
+        mixed = torch.fft.fftn(x, dim=(1, 2)).real
+        turned = torch.view_as_complex(x.reshape(2, 4, 3, 2)) * torch.polar(torch.ones_like(angles), angles)
+        return mixed + x, torch.view_as_real(turned).flatten(2) * 2
+
+    x, angles = torch.randn(2, 4, 6), torch.rand(4, 3)
+    torch.testing.assert_close(thruway.compile(f, fullgraph=True)(x, angles), f(x, angles))
+    assert thruway.metrics()["eager"] == 0
+
+
+def test_a_complex_view_that_is_written_through_stays_a_view():
+    def f(x):
+        pairs = torch.view_as_real(x)
+        pairs.mul_(2)
+        return x + 1
+
+    a = torch.randn(3, dtype=torch.complex64)
+    b = a.clone()
+    torch.testing.assert_close(thruway.compile(f)(a), f(b))
+    torch.testing.assert_close(a, b)
