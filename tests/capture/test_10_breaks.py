@@ -12,7 +12,7 @@ def branch(x):
     if y.sum() > 3:
         y = y + 1
     else:
-        y = y - 1
+        y = (y - 1).double()
     return y * 3
 
 
@@ -26,7 +26,7 @@ def in_loop(x):
     for i in range(3):
         total = total + i
         if total.sum() > 10:
-            total = total * 2
+            total = (total * 2).double()
     return total
 
 

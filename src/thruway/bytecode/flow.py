@@ -8,6 +8,7 @@ from types import CodeType
 from thruway.bytecode.decode import Decoded, Instruction, decode
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR, FREE, LOCALS
 
+RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
 
 
@@ -53,3 +54,80 @@ def _before(one: Instruction, behind: frozenset[str]) -> frozenset[str]:
     if one.op.startswith("STORE"):
         return behind - {name}
     return behind | {name}
+
+
+@functools.lru_cache(maxsize=1024)
+def joins(code: CodeType) -> tuple[int | None, ...]:
+    """For each instruction the first one that every path from it to a return passes, paths that raise apart; None where there is none.
+
+    These are the immediate postdominators, found by walking up the tree of those known so far until nothing changes.
+    """
+    decoded = decode(code)
+    count = len(decoded.instructions)                       # stands for "the frame has returned"
+    after = [plain_successors(decoded, i) or ([count] if decoded.instructions[i].op in RETURNS else []) for i in range(count)]
+    order = _towards_entry(after, count)
+    place = {node: i for i, node in enumerate(order)}
+    join: dict[int, int] = {count: count}
+    changed = True
+    while changed:
+        changed = False
+        for node in order[1:]:
+            known = [one for one in after[node] if one in join]
+            found = functools.reduce(lambda a, b: _common(join, place, a, b), known)
+            if join.get(node) != found:
+                join[node], changed = found, True
+    return tuple(None if (found := join.get(i, count)) == count else found for i in range(count))
+
+
+def plain_successors(decoded: Decoded, index: int) -> list[int]:
+    """Indices that may run after `index` where nothing is raised."""
+    one = decoded.instructions[index]
+    after = [] if one.op in ENDS or index + 1 >= len(decoded.instructions) else [index + 1]
+    return after if one.target is None else [*after, one.target + (EXHAUSTED_SKIPS_END_FOR and one.op == "FOR_ITER")]
+
+
+def _towards_entry(after: list[list[int]], end: int) -> list[int]:
+    """What leads to `end`, in an order in which most instructions come behind those that follow them."""
+    before: dict[int, list[int]] = {}
+    for node, following in enumerate(after):
+        for one in following:
+            before.setdefault(one, []).append(node)
+    done: list[int] = []
+    seen = {end}
+    work = [(end, iter(before.get(end, ())))]
+    while work:
+        node, rest = work[-1]
+        following_one = next((one for one in rest if one not in seen), None)
+        if following_one is None:
+            done.append(node)
+            work.pop()
+        else:
+            seen.add(following_one)
+            work.append((following_one, iter(before.get(following_one, ()))))
+    return done[::-1]
+
+
+def _common(join: dict[int, int], place: dict[int, int], a: int, b: int) -> int:
+    """Where the ways from `a` and `b` up the tree meet."""
+    while a != b:
+        while place[a] > place[b]:
+            a = join[a]
+        while place[b] > place[a]:
+            b = join[b]
+    return a
+
+
+@functools.lru_cache(maxsize=1024)
+def comes_back(code: CodeType, index: int) -> bool:
+    """Whether a path from `index` leads to it again before it comes to where its ways join: the test of a loop."""
+    decoded, join = decode(code), joins(code)[index]
+    seen: set[int] = set()
+    work = plain_successors(decoded, index)
+    while work:
+        one = work.pop()
+        if one == index:
+            return True
+        if one != join and one not in seen:
+            seen.add(one)
+            work += plain_successors(decoded, one)
+    return False

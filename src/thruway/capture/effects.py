@@ -6,11 +6,14 @@ An object made inside becomes *exposed* when a step refers to it: it is built th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from thruway.capture.values.base import Value
-from thruway.core.errors import UserLine
+from thruway.core.errors import Unsupported, UserLine
+
+NEVER, ALWAYS = -1, sys.maxsize             # ages of what no side of a branch may change, and of what each one may
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ Step = Build | Write
 class Effects:
     steps: list[Step] = field(default_factory=list)
     undo: list[Callable[[], None]] = field(default_factory=list)
+    oldest: int = NEVER                     # within a side of a branch, the age of the oldest value that it may change
 
     def mark(self) -> tuple[int, int]:
         return len(self.steps), len(self.undo)
@@ -47,5 +51,8 @@ class Effects:
         while len(self.undo) > mark[1]:
             self.undo.pop()()
 
-    def remember(self, undo: Callable[[], None]) -> None:
+    def remember(self, undo: Callable[[], None], age: int = NEVER) -> None:
+        """Called before a change to something of that age."""
+        if age < self.oldest:
+            raise Unsupported("TW103", "a side of the branch changes something that is older than the branch")
         self.undo.append(undo)

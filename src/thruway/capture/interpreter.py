@@ -188,7 +188,7 @@ def _remember(state: State, generator: GeneratorValue) -> None:
     def undo() -> None:
         frame.stack, frame.pc, frame.locals, frame.cells, frame.handled, frame.left = stack, pc, variables, cells, handled, left
         generator.started, generator.finished = flags
-    state.effects.remember(undo)
+    state.effects.remember(undo, generator.age)
 
 
 def resume_generator(state: State, generator: GeneratorValue, sent: Value, thrown: bool) -> Value:

@@ -408,6 +408,7 @@ def instance_dict(state: State, value: ObjectValue) -> DictValue | None:
             value.attributes = DictValue()
         else:
             value.attributes = InstanceDict(value.source, object.__getattribute__(value.real, "__dict__"))
+        value.attributes.age = value.age
     return value.attributes
 
 

@@ -87,6 +87,10 @@ class FloatNode:
                 self.facts.fixed[leaf.source] = None
         return self.hint
 
+    def for_rules(self) -> Any:
+        """What rules take for it: what they give depends on its type alone."""
+        return self.hint
+
     def as_size(self) -> Any:
         """What stands for the number where sizes are computed: only an integer can."""
         return self.fix()
@@ -126,6 +130,7 @@ class IntElementNode(FloatNode):
     def wrap_int(self, value): return self.as_size().wrap_int(value)
     def expect_size(self, file, line): return self.as_size().expect_size(file, line)
     def as_size(self) -> Any: return self.facts.size_of(self.expression.node)
+    def for_rules(self) -> Any: return self.facts.number_of(self.expression.node)
 
     @property
     def size(self) -> Size:

@@ -20,6 +20,7 @@ from thruway.capture.values.compare import boolean, compare, contains, identical
 from thruway.capture.values.errors import raise_as_python_does
 from thruway.capture.values.length import length_of
 from thruway.capture.values.iterate import Exhausted, items_of, iterator_of, next_value
+from thruway.capture.values.numbers import choose_number, is_element, is_truth, kind_of_number, tensor_of_truth
 from thruway.capture.values.order import sort_values
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.subscript import delete_item, get_item, set_item
@@ -53,12 +54,22 @@ def _extreme(symbol: str, function: Any):
         best_key = _keyed(state, key, best)
         for item in items[1:]:
             item_key = _keyed(state, key, item)
-            if isinstance(best_key, SizeValue) and isinstance(item_key, SizeValue | Constant) or isinstance(item_key, SizeValue):
+            if key is None and is_element(best) | is_element(item):
+                best = best_key = _extreme_element(state, symbol, item, best)
+            elif isinstance(best_key, SizeValue) and isinstance(item_key, SizeValue | Constant) or isinstance(item_key, SizeValue):
                 best = best_key = size_operation(state, function, best_key, item_key)
             elif truth(state, run_inline(state, compare(state, symbol, item_key, best_key))):
                 best, best_key = item, item_key
         return best
     return handler
+
+
+def _extreme_element(state: State, symbol: str, item: Value, best: Value) -> Value:
+    """`item if item > best else best` where a tensor holds one of them."""
+    greater = compare(state, symbol, item, best) if kind_of_number(item) is kind_of_number(best) else NONE
+    if not is_truth(greater):
+        raise unsupported(state, "TW103", "the greater or lesser of numbers of two types")
+    return choose_number(state, tensor_of_truth(state, greater), item, best)
 
 
 def _keyed(state: State, key: Value | None, item: Value) -> Value:

@@ -19,6 +19,7 @@ from thruway.capture.values.base import (
 )
 from thruway.capture.values.call import call, call_pure, construct_plain
 from thruway.capture.values.compare import boolean
+from thruway.capture.values.numbers import kept_condition, truth_value
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
@@ -132,6 +133,9 @@ NUMBERS = {int: torch.sym_int, float: torch.sym_float, complex: complex}
 
 
 def new_bool(state: State, args: Args, kwargs: Kwargs) -> Value:
+    held = kept_condition(state, args[0]) if args else None
+    if held is not None:
+        return truth_value(state, held)
     return boolean(truth(state, args[0])) if args else Constant(False)
 
 

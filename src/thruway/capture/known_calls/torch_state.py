@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.effects import ALWAYS
 from thruway.capture.state import State
-from thruway.capture.values.base import FALSE, NONE, TRUE, Constant, Value
+from thruway.capture.values.base import FALSE, NONE, Constant, Value
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import from_python
 
@@ -20,7 +21,7 @@ def set_grad_enabled(state: State, args: Args, kwargs: Kwargs) -> Value:
     before = torch.is_grad_enabled()
     if wanted != before:
         torch._C._set_grad_enabled(wanted)
-        state.effects.remember(lambda: torch._C._set_grad_enabled(before))
+        state.effects.remember(lambda: torch._C._set_grad_enabled(before), ALWAYS)
         node = state.graph.create_node("call_function", torch._C._set_grad_enabled, (wanted,))
         node.meta["line"] = state.where()
     return NONE
@@ -28,6 +29,11 @@ def set_grad_enabled(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 def always(value: Value):
     return lambda state, args, kwargs: value
+
+
+def being_compiled(state: State, args: Args, kwargs: Kwargs) -> Value:
+    state.heard_compiling = not state.hides_compiling
+    return boolean(state.heard_compiling)
 
 
 def now(question):
@@ -49,7 +55,7 @@ QUESTIONS = (
     torch._C._get_cudnn_enabled, torch._C._is_autocast_available,
 )
 CHANGES = {
-    torch.manual_seed: "torch.manual_seed", torch.set_default_dtype: "torch.set_default_dtype", torch.set_num_threads: "torch.set_num_threads",
+    torch.manual_seed: "torch.manual_seed", torch.set_num_threads: "torch.set_num_threads",
     torch.use_deterministic_algorithms: "torch.use_deterministic_algorithms", torch.set_default_device: "torch.set_default_device",
     torch.set_rng_state: "torch.set_rng_state", torch.seed: "torch.seed",
 }
@@ -59,7 +65,7 @@ ROWS = {
     **{function: changes_state(name) for function, name in CHANGES.items()},
     torch._C._get_tracing_state: always(NONE), torch.jit.is_tracing: always(FALSE), torch.jit.is_scripting: always(FALSE),
     torch._jit_internal.is_scripting: always(FALSE),
-    torch.compiler.is_compiling: always(TRUE), torch.compiler.is_dynamo_compiling: always(TRUE), torch.compiler.is_exporting: always(FALSE),
+    torch.compiler.is_compiling: being_compiled, torch.compiler.is_dynamo_compiling: being_compiled, torch.compiler.is_exporting: always(FALSE),
     torch.overrides.has_torch_function: always(FALSE), torch.overrides.has_torch_function_unary: always(FALSE),
     torch.overrides.has_torch_function_variadic: always(FALSE), torch.overrides.is_tensor_like: lambda state, args, kwargs: boolean(
         not isinstance(args[0], Constant) and hasattr(args[0], "trace")),

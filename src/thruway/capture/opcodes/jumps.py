@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from thruway.bytecode.decode import Instruction
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
+from thruway.capture.branches import branch
 from thruway.capture.opcodes.stack import constant
 from thruway.capture.state import Frame, Return, State
 from thruway.capture.values.base import Constant
 from thruway.capture.values.iterate import Exhausted, iterator_of, next_value
+from thruway.capture.values.numbers import condition_of
 from thruway.capture.values.truth import truth
 
 
@@ -20,16 +22,24 @@ def _is_none(frame: Frame) -> bool:
     return isinstance(value, Constant) and value.value is None
 
 
-def jump_if_true(state: State, frame: Frame, ins: Instruction) -> None:
+def jump_if_true(state: State, frame: Frame, ins: Instruction) -> Return | None:
+    if (condition := condition_of(state, frame.stack[-1])) is not None:
+        rest = frame.stack[:-1]
+        return branch(state, frame, condition, (ins.target, rest), (frame.pc, rest))
     if truth(state, frame.stack[-1]):
         frame.pc = ins.target
     frame.stack.pop()
+    return None
 
 
-def jump_if_false(state: State, frame: Frame, ins: Instruction) -> None:
+def jump_if_false(state: State, frame: Frame, ins: Instruction) -> Return | None:
+    if (condition := condition_of(state, frame.stack[-1])) is not None:
+        rest = frame.stack[:-1]
+        return branch(state, frame, condition, (frame.pc, rest), (ins.target, rest))
     if not truth(state, frame.stack[-1]):
         frame.pc = ins.target
     frame.stack.pop()
+    return None
 
 
 def jump_if_none(state: State, frame: Frame, ins: Instruction) -> None:
@@ -42,18 +52,24 @@ def jump_if_not_none(state: State, frame: Frame, ins: Instruction) -> None:
         frame.pc = ins.target
 
 
-def jump_if_true_or_pop(state: State, frame: Frame, ins: Instruction) -> None:
+def jump_if_true_or_pop(state: State, frame: Frame, ins: Instruction) -> Return | None:
+    if (condition := condition_of(state, frame.stack[-1])) is not None:
+        return branch(state, frame, condition, (ins.target, frame.stack), (frame.pc, frame.stack[:-1]))
     if truth(state, frame.stack[-1]):
         frame.pc = ins.target
     else:
         frame.stack.pop()
+    return None
 
 
-def jump_if_false_or_pop(state: State, frame: Frame, ins: Instruction) -> None:
+def jump_if_false_or_pop(state: State, frame: Frame, ins: Instruction) -> Return | None:
+    if (condition := condition_of(state, frame.stack[-1])) is not None:
+        return branch(state, frame, condition, (frame.pc, frame.stack[:-1]), (ins.target, frame.stack))
     if truth(state, frame.stack[-1]):
         frame.stack.pop()
     else:
         frame.pc = ins.target
+    return None
 
 
 def get_iter(state: State, frame: Frame, ins: Instruction) -> None:

@@ -8,6 +8,7 @@ from thruway.capture.state import Frame, Inline, State
 from thruway.capture.values.base import NONE, SliceValue
 from thruway.capture.values.binary import binary, unary
 from thruway.capture.values.compare import boolean, compare, contains, identical
+from thruway.capture.values.numbers import condition_of, negated, truth_value
 from thruway.capture.values.subscript import delete_item, get_item, set_item
 from thruway.capture.values.truth import truth
 
@@ -33,7 +34,8 @@ def contains_op(state: State, frame: Frame, ins: Instruction) -> None:
 
 
 def unary_not(state: State, frame: Frame, ins: Instruction) -> None:
-    frame.stack[-1] = boolean(not truth(state, frame.stack[-1]))
+    condition = condition_of(state, frame.stack[-1])
+    frame.stack[-1] = boolean(not truth(state, frame.stack[-1])) if condition is None else truth_value(state, negated(state, condition))
 
 
 def _unary(symbol: str):

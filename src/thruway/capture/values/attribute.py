@@ -183,7 +183,7 @@ def _bind_class_method(state: State, found: classmethod, owner: Value | None, cl
 
 
 def _bind_builtin_class_method(state: State, found: Any, owner: Value | None, cls: Constant, name: str) -> Value:
-    return Constant(getattr(cls.value, name))
+    return MethodValue(Constant(found), cls) if found in state.known else Constant(getattr(cls.value, name))
 
 
 def _bind_slot(state: State, found: types.MemberDescriptorType, owner: Value | None, cls: Constant, name: str) -> Value | None:
@@ -383,6 +383,7 @@ def _read_function(state: State, value: FunctionValue, name: str) -> Result:
 def function_dict(state: State, value: FunctionValue) -> DictValue:
     if value.attributes is None:
         value.attributes = DictValue() if value.real is None else InstanceDict(value.source, value.real.__dict__)
+        value.attributes.age = value.age
     return value.attributes
 
 
@@ -534,7 +535,7 @@ def set_generic(state: State, value: ObjectValue, name: str, new: Value) -> Resu
 def set_slot(state: State, value: ObjectValue, name: str, new: Value) -> None:
     """Writes what a member descriptor of the type holds, or one of an exception's own (`__cause__`, `__context__`)."""
     old = value.slots.get(name)
-    state.effects.remember(lambda: value.slots.pop(name) if old is None else value.slots.__setitem__(name, old))
+    state.effects.remember(lambda: value.slots.pop(name) if old is None else value.slots.__setitem__(name, old), value.age)
     value.slots[name] = new
     if value.exposed:
         record(state, "slot_setattr", value, Constant(name), new)

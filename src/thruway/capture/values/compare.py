@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.links import may_be_one
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
 from thruway.capture.values.attribute import class_attribute_source
@@ -22,6 +23,7 @@ from thruway.capture.values.errors import raise_real
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, read_key
+from thruway.capture.values.numbers import compare_elements, is_element, is_truth
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.truth import truth
 from thruway.capture.values.types_ import python_type
@@ -53,6 +55,9 @@ def compare(state: State, symbol: str, left: Value, right: Value) -> Value | Inl
     if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
         return _by_slots(state, symbol, left, right)
     if (isinstance(left, SizeValue) or isinstance(right, SizeValue)) and {type(left), type(right)} <= {Constant, SizeValue}:
+        result = compare_elements(state, function, left, right) if is_element(left) or is_element(right) else None
+        if result is not None:
+            return result
         return size_operation(state, function, left, right)
     if symbol in ("==", "!="):
         return boolean(equal(state, left, right) == (symbol == "=="))
@@ -135,6 +140,8 @@ def identical(state: State, left: Value, right: Value) -> bool:
     """`left is right`. Two Values found outside are two objects; that is guarded unless one of them is a constant."""
     if left is right:
         return True
+    if is_truth(left) or is_truth(right) or state.links and may_be_one(state, left, right):
+        raise unsupported(state, "TW103", "which of two objects a branch gave")
     if isinstance(left, Constant) and isinstance(right, Constant):
         return left.value is right.value or type(left.value) is type(right.value) and type(left.value) in (int, str, float, bytes) \
             and left.value == right.value

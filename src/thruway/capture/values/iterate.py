@@ -65,7 +65,7 @@ def _advance_index(state: State, iterator: Any, step: int) -> None:
 
     def undo() -> None:
         iterator.index = old
-    state.effects.remember(undo)
+    state.effects.remember(undo, iterator.age)
     iterator.index = old + step
 
 
@@ -120,7 +120,7 @@ class RangeIterator(IteratorValue):
 
         def undo() -> None:
             self.current = current
-        state.effects.remember(undo)
+        state.effects.remember(undo, self.age)
         self.current = from_python(state, now + step)
         return current
 
@@ -289,6 +289,8 @@ def next_value(state: State, iterator: Value) -> Value:
     """`next(iterator)`; Exhausted at the end."""
     match iterator:
         case IteratorValue():
+            if iterator.age < state.effects.oldest:
+                raise unsupported(state, "TW103", "a side of the branch advances an iterator that is older")
             return iterator.next(state)
         case GeneratorValue():
             return _next_of_generator(state, iterator)

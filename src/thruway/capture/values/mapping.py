@@ -103,12 +103,12 @@ def _remember_key(state: State, mapping: DictValue, key: Any) -> None:
             del items[key]
         else:
             items[key] = old
-    state.effects.remember(undo)
+    state.effects.remember(undo, mapping.age)
 
 
 def remember_items(state: State, container: Any) -> None:
     """Undo restores `container.items` (and a dict's removed keys) as they are now."""
-    state.effects.remember(_restorer(container))
+    state.effects.remember(_restorer(container), container.age)
 
 
 def _restorer(container: Any) -> Callable[[], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from thruway.capture.effects import ALWAYS
 from thruway.capture.state import State
 from thruway.capture.values.base import CellValue, ListValue, SetValue, UnreadList, Value, in_set_order
 from thruway.capture.values.effect import record
@@ -12,8 +13,8 @@ from thruway.capture.values.mapping import remember_items
 def append_item(state: State, target: ListValue, value: Value) -> None:
     if not isinstance(target, UnreadList):
         items = target.items
+        state.effects.remember(items.pop, target.age)
         items.append(value)
-        state.effects.remember(items.pop)
     if target.exposed:
         record(state, "append", target, value)
 
@@ -28,7 +29,7 @@ def replace_items(state: State, target: ListValue, items: list[Value]) -> None:
 
     def undo() -> None:
         target.items = old
-    state.effects.remember(undo)
+    state.effects.remember(undo, target.age)
     target.items = items
     if target.exposed:
         record(state, "replace", target, *items)
@@ -55,13 +56,21 @@ def remove_member(state: State, target: SetValue, value: Value) -> None:
         record(state, "discard", target, value)
 
 
+def cell_waits(state: State, cell: CellValue) -> bool:
+    """Whether a side of a branch may write the older cell: what each side leaves there is merged like a local."""
+    if not state.sides or cell.exposed:
+        return False
+    state.sides[-1].cells.setdefault(cell, (cell.content, cell.real))
+    return True
+
+
 def write_cell(state: State, cell: CellValue, value: Value | None) -> None:
     """`value` None empties the cell: what the real one holds is then not its content any more."""
     old = cell.content, cell.real
 
     def undo() -> None:
         cell.content, cell.real = old
-    state.effects.remember(undo)
+    state.effects.remember(undo, ALWAYS if cell_waits(state, cell) else cell.age)
     cell.content = value
     if value is None:
         cell.real = None

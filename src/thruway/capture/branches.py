@@ -1,0 +1,346 @@
+"""Branches on a value that only the run knows: both sides are captured, up to where they join or to the frame's return.
+
+What the sides leave is merged. Where the work of either side may be done for nothing (it is cheap, raises nothing, draws nothing, and no
+gradient is wanted), `torch.where` selects; else the graph gets a `Conditional`, which runs one side when the condition is known. A side that
+raises becomes an expectation: where it is not met, the function itself runs. What neither can express breaks at the jump, as if nothing
+had been tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from thruway.bytecode.flow import comes_back, joins, live_locals
+from thruway.capture.breaks import unsupported
+from thruway.capture.conditional import Conditional, expect
+from thruway.capture.links import Link
+from thruway.capture.locals import LazyLocals
+from thruway.capture.selectable import LIMIT
+from thruway.capture.state import Frame, Inline, Return, State, UserRaise, Yield
+from thruway.capture.tensors import call_torch, result_value, tensor_node
+from thruway.capture.values.base import Constant, TensorValue, Value, new_age
+from thruway.capture.values.merge import Merge, Pair, refused
+from thruway.capture.values.mutate import write_cell
+from thruway.capture.values.numbers import WIDE, choose_number, kind_of_number, number_tensor, number_value
+from thruway.core.errors import Unsupported
+from thruway.frame.modes import present
+from thruway.shapes.meta import TensorMeta
+from thruway.shapes.names import dtype_name
+from thruway.shapes.nodes import make_node
+from thruway.shapes.trace_tensor import from_meta
+
+SELECT, CHOOSE, BREAK = range(3)        # how far to go with a branch
+DEEPEST = 6                             # branches within sides of branches
+Place = tuple[int, list[Value]]         # an instruction, and the stack before it
+JOINED = Constant("the sides join here")
+
+
+@dataclass(slots=True)
+class Side:
+    """One side as it was tried. `oldest`: the age from which on values are its own; `fresh`: storages that it made; `cells`: older cells
+    that it wrote, and what was in them; `unselectable`: why it must not run for nothing."""
+
+    oldest: int
+    frame: Frame
+    cells: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
+    left: dict[Any, Any] = field(default_factory=dict)
+    fresh: dict[int, torch.Tensor] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    cost: int = 0
+    draws: bool = False
+    unselectable: str | None = None
+    result: Value = JOINED
+    raised: bool = False
+
+
+def branch(state: State, frame: Frame, condition: TensorValue, when_true: Place, when_false: Place) -> Return | None:
+    """Goes on behind the branch, or returns from the frame. Nothing has happened where it raises Unsupported."""
+    index = frame.pc - 1
+    caution = state.caution.get((frame.code, index), SELECT)
+    if caution == BREAK or frame.generator is not None or len(state.sides) >= DEEPEST or comes_back(frame.code, index):
+        raise unsupported(state, "TW103", "the truth of a tensor")
+    start = _Start(state)
+    try:
+        return _Branch(state, frame, condition, (when_true, when_false), caution).taken()
+    except Unsupported as error:
+        start.restore()
+        raise unsupported(state, "TW103", f"the truth of a tensor, and the sides cannot stay in the graph: {error.reason.what}") from error
+
+
+class _Start:
+    """The state before a branch is tried."""
+
+    def __init__(self, state: State):
+        self.state, self.effects, self.node = state, state.effects.mark(), state.graph._root._prev
+        self.strict, self.devices, self.links = state.strict.copy(), state.devices.copy(), len(state.links)
+
+    def nodes(self) -> list[Node]:
+        """What was added since, but for inputs of the graph."""
+        found = []
+        node = self.state.graph._root._prev
+        while node is not self.node and node.op != "placeholder":
+            found.append(node)
+            node = node._prev
+        return found[::-1]
+
+    def restore(self) -> None:
+        self.state.effects.rollback(self.effects)
+        self.state.strict[:], self.state.devices[:] = self.strict, self.devices
+        del self.state.links[self.links:]
+        for node in reversed(self.nodes()):
+            self.state.graph.erase_node(node)
+
+
+class _Branch:
+    def __init__(self, state: State, frame: Frame, condition: TensorValue, places: tuple[Place, Place], caution: int):
+        self.state, self.frame, self.condition, self.places, self.caution = state, frame, condition, places, caution
+        self.index = frame.pc - 1
+        self.join = joins(frame.code)[self.index]
+        self.age = new_age()
+
+    def taken(self) -> Return | None:
+        start = _Start(self.state)
+        sides = []
+        for number, place in enumerate(self.places):
+            side = self._run(place)
+            if side.raised:
+                start.restore()
+                return self._expect(number == 1)
+            sides.append(side)
+        if (sides[0].result is JOINED) != (sides[1].result is JOINED):       # a handler of the frame led one of them elsewhere
+            start.restore()
+            self.join = None
+            return self.taken()
+        return self._merged(sides[0], sides[1])
+
+    def _run(self, place: Place) -> Side:
+        """Runs a side; what it changed that is older is as before."""
+        state, start, modes = self.state, _Start(self.state), present()
+        side = Side(new_age(), _copy(self.frame, place, self.join))
+        before, state.effects.oldest = state.effects.oldest, side.oldest
+        state.sides.append(side)
+        try:
+            side.result = state.finish_inline(Inline(side.frame))
+        except UserRaise:
+            side.raised = True
+            return side
+        finally:
+            state.sides.pop()
+            state.effects.oldest = before
+        if len(state.effects.steps) != start.effects[0]:
+            raise refused("a side of the branch has effects")
+        if present() != modes or state.strict != start.strict or state.devices != start.devices:
+            raise refused("a side of the branch changes a mode")
+        side.nodes = start.nodes()
+        for cell, (content, real) in side.cells.items():
+            side.left[cell] = cell.content
+            cell.content, cell.real = content, real
+        return side
+
+    def _expect(self, wanted: bool) -> None:
+        """The side that raises is left to the function itself, which can still run from its start."""
+        state = self.state
+        if any(isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written for one in state.inputs) or _is_handled(state):
+            raise refused("a side of the branch raises")
+        node = make_node(state.graph, "call_function", expect, (tensor_node(state, self.condition), wanted))
+        node.meta.update(line=state.where(), opaque=True)
+        if state.sides:
+            state.sides[-1].unselectable = "a branch within it raises"
+        self.frame.pc, self.frame.stack = self.places[0 if wanted else 1]
+
+    # -- what the sides left ---------------------------------------------------------------------------------------------------------
+
+    def _merged(self, one: Side, other: Side) -> Return | None:
+        merge = Merge(self.state, self.age)
+        self._walk(merge, one, other)
+        merge.build(self._chosen(list(merge.leaves), one, other))
+        return self._walk(merge, one, other)(self)
+
+    def _walk(self, merge: Merge, one: Side, other: Side) -> Any:
+        """Merges everything that the rest can see; what is given back puts it into the frame."""
+        cells = {cell: merge.merge(*(side.left.get(cell, cell.content) for side in (one, other))) for cell in {**one.left, **other.left}}
+        if one.result is not JOINED:
+            result = merge.merge(one.result, other.result)
+            return lambda branch: branch._finish(cells, Return(result))
+        a, b = one.frame, other.frame
+        if len(a.stack) != len(b.stack) or a.handled != b.handled or a.left != b.left or a.cells != b.cells:
+            raise refused("the sides of the branch end in different states")
+        stack = list(map(merge.merge, a.stack, b.stack))
+        variables = {name: merge.merge(*found) for name in live_locals(self.frame.code)[self.join] if (found := _variable(a, b, name)) is not None}
+
+        def put(branch: _Branch) -> None:
+            frame = branch.frame
+            frame.stack, frame.pc, frame.handled, frame.left = stack, branch.join, a.handled, a.left
+            _set_locals(frame, variables, a, b)
+            branch._finish(cells, None)
+        return put
+
+    def _finish(self, cells: dict[Any, Value], outcome: Return | None) -> Return | None:
+        for cell, content in cells.items():
+            write_cell(self.state, cell, content)
+        return outcome
+
+    # -- the graph -------------------------------------------------------------------------------------------------------------------
+
+    def _chosen(self, pairs: list[Pair], one: Side, other: Side) -> dict[Pair, Value]:
+        """A Value for each pair of leaves. The work of the sides stays where a selection takes from it."""
+        sides = (one, other)
+        if not pairs and not any(side.draws for side in sides):
+            self._erase([*one.nodes, *other.nodes])
+            return {}
+        why = self._why_not_selected(pairs, sides)
+        if why is None:
+            start = _Start(self.state)
+            chosen = {pair: self._select(pair) for pair in pairs}
+            if all(_is_as(pair[0], made) for pair, made in chosen.items()):
+                self._account(sides, pairs, chosen, True)
+                return chosen
+            start.restore()
+        return self._conditional(pairs, sides)
+
+    def _why_not_selected(self, pairs: list[Pair], sides: tuple[Side, Side]) -> str | None:
+        if self.caution >= CHOOSE:
+            return "the results may be older tensors"
+        for side in sides:
+            if side.unselectable is not None:
+                return side.unselectable
+        if sum(side.cost for side in sides) > LIMIT:
+            return "a side is large"
+        examples = [node.meta.get("example_value") for side in sides for node in side.nodes] + [one.trace for pair in pairs for one in pair
+                                                                                                if isinstance(one, TensorValue)]
+        return "a gradient is wanted" if any(isinstance(one, torch.Tensor) and one.requires_grad for one in examples) else None
+
+    def _select(self, pair: Pair) -> Value:
+        if isinstance(pair[0], TensorValue):
+            return call_torch(self.state, torch.where, [self.condition, *pair], {})
+        return choose_number(self.state, self.condition, *pair)
+
+    def _account(self, sides: tuple[Side, Side], pairs: list[Pair], chosen: dict[Pair, Value], is_copy: bool) -> None:
+        """Notes which results may be older tensors, and what an outer side has to know."""
+        owners: dict[int, torch.Tensor] = {}
+        for pair in pairs:
+            if not isinstance(pair[0], TensorValue):
+                continue
+            made = chosen[pair].trace.root
+            for side, leaf in zip(sides, pair):
+                root = leaf.trace.root
+                older = root if id(root) not in side.fresh else owners.setdefault(id(root), made)
+                if older is not made:
+                    self.state.links.append(Link((self.frame.code, self.index), older, made, chosen[pair].node, is_copy))
+        if self.state.sides:
+            outer = self.state.sides[-1]
+            for side in sides:
+                outer.fresh |= side.fresh
+                outer.cost += side.cost
+                outer.draws |= side.draws
+                outer.unselectable = outer.unselectable or side.unselectable or (None if is_copy else "a branch within it is not selected")
+
+    def _erase(self, nodes: list[Node]) -> None:
+        for node in reversed(nodes):
+            self.state.graph.erase_node(node)
+
+    def _conditional(self, pairs: list[Pair], sides: tuple[Side, Side]) -> dict[Pair, Value]:
+        """A node that holds both sides as graphs of their own."""
+        state = self.state
+        results = [self._side_results(side, [pair[i] for pair in pairs]) for i, side in enumerate(sides)]
+        operands: dict[Node, None] = {}
+        for side, nodes in zip(sides, results):
+            inside = set(side.nodes)
+            operands |= dict.fromkeys(one for node in side.nodes for one in node.all_input_nodes if one not in inside)
+            operands |= dict.fromkeys(one for one in nodes if one not in inside)
+        graphs = [_side_graph(side.nodes, list(operands), nodes) for side, nodes in zip(sides, results)]
+        order = {node: i for i, node in enumerate(state.graph.nodes)}
+        self._erase(sorted({**dict.fromkeys(sides[0].nodes), **dict.fromkeys(sides[1].nodes)}, key=order.__getitem__))
+        node = make_node(state.graph, "call_function", Conditional(*graphs), (tensor_node(state, self.condition), *operands))
+        node.meta.update(line=state.where(), opaque=True)
+        given = result_value(state, node, tuple(self._joined_trace(pair[0]) for pair in pairs)).items
+        chosen = {pair: made if isinstance(pair[0], TensorValue) else number_value(state, made, kind_of_number(pair[0])) for pair, made in zip(pairs, given)}
+        self._account(sides, pairs, chosen, False)
+        return chosen
+
+    def _side_results(self, side: Side, leaves: list[Value]) -> list[Node]:
+        """The nodes of what a side leaves; numbers as tensors, made within it."""
+        start = _Start(self.state)
+        nodes = [tensor_node(self.state, leaf if isinstance(leaf, TensorValue) else self._held(leaf)) for leaf in leaves]
+        side.nodes += start.nodes()
+        return nodes
+
+    def _held(self, number: Value) -> Value:
+        return call_torch(self.state, torch.Tensor.cpu, [number_tensor(self.state, number)], {})
+
+    def _joined_trace(self, leaf: Value) -> torch.Tensor:
+        if not isinstance(leaf, TensorValue):
+            return from_meta(TensorMeta((), (), dtype_name(WIDE[kind_of_number(leaf)]), "cpu", False))
+        trace = from_meta(replace(leaf.trace.meta, offset=0), facts=self.state.facts)
+        if not trace.requires_grad:
+            return trace
+        with torch.enable_grad():
+            made = trace.clone()                # no leaf: it may be written in place
+        return made if made.stride() == trace.stride() else trace
+
+
+def _is_handled(state: State) -> bool:
+    """Whether some frame would handle what a side raises."""
+    return any(r.start <= frame.pc - 1 < r.end for frame in state.frames for r in frame.exceptions)
+
+
+def _side_graph(nodes: list[Node], operands: list[Node], results: list[Node]) -> Graph:
+    graph = Graph()
+    copies: dict[Node, Node] = {}
+    for operand in operands:
+        copies[operand] = graph.placeholder(operand.name)
+        copies[operand].meta = operand.meta.copy()
+    for node in nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in results))
+    return graph
+
+
+def _is_as(wanted: Value, made: Value) -> bool:
+    """Whether the selected tensor looks like what eager would go on with."""
+    if not isinstance(wanted, TensorValue):
+        return True
+    a, b = wanted.trace.meta, made.trace.meta
+    return (a.sizes, a.strides, a.dtype, a.device, a.requires_grad) == (b.sizes, b.strides, b.dtype, b.device, b.requires_grad)
+
+
+def _stop(state: State, frame: Frame, ins: Any) -> Yield:
+    return Yield(JOINED)
+
+
+def _copy(frame: Frame, place: Place, join: int | None) -> Frame:
+    """A frame that goes on from `place` and stops where the sides join."""
+    program = frame.program if join is None else (*frame.program[:join], (_stop, frame.program[join][1]), *frame.program[join + 1:])
+    made = Frame(frame.code, frame.function, (program, frame.exceptions), frame.namespace)
+    if isinstance(frame.locals, LazyLocals):
+        made.locals = LazyLocals(frame.locals.state, frame.locals.pending.copy())
+    dict.update(made.locals, dict.items(frame.locals))
+    made.cells, made.handled, made.left, made.caller = frame.cells.copy(), frame.handled.copy(), frame.left, frame.caller
+    made.pc, made.stack = place[0], place[1].copy()
+    return made
+
+
+def _variable(one: Frame, other: Frame, name: str) -> tuple[Value, Value] | None:
+    """What both sides hold in a variable; None where it is an argument that neither read, or bound on neither."""
+    if isinstance(one.locals, LazyLocals) and name in one.locals.pending and name in other.locals.pending:
+        return None
+    found = one.locals.get(name), other.locals.get(name)
+    if found == (None, None):
+        return None
+    if None in found:
+        raise refused(f"only one side of the branch binds {name}")
+    return found
+
+
+def _set_locals(frame: Frame, variables: dict[str, Value], one: Frame, other: Frame) -> None:
+    """The frame's variables behind the branch: those that are read there."""
+    if isinstance(frame.locals, LazyLocals):
+        unread = one.locals.pending.keys() & other.locals.pending.keys()
+        frame.locals = LazyLocals(frame.locals.state, {name: found for name, found in frame.locals.pending.items() if name in unread})
+    else:
+        frame.locals = {}
+    dict.update(frame.locals, variables)

@@ -1,0 +1,37 @@
+"""What stands in a captured graph for a branch that selection cannot express: calls that read the condition when the graph runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from thruway.native import RegionFailed
+
+
+class Conditional:
+    """`sides[0](*operands)` where the condition holds, else `sides[1](*operands)`; both give tuples of as many tensors."""
+
+    __name__ = __qualname__ = "conditional"
+
+    def __init__(self, when_true: Graph, when_false: Graph):
+        self.sides = (_module(when_true), _module(when_false))
+
+    def __call__(self, condition: torch.Tensor, *operands: Any) -> tuple[torch.Tensor, ...]:
+        return self.sides[0 if condition else 1](*operands)
+
+
+def _module(graph: Graph) -> torch.fx.GraphModule:
+    return _LazyGraphModule(torch.nn.Module(), graph)
+
+
+class SideRaises(RegionFailed):
+    """The user's code raises here: the function itself runs, and does."""
+
+
+def expect(condition: torch.Tensor, wanted: bool) -> None:
+    """Goes on where the condition is as wanted; the other side of the branch raises."""
+    if bool(condition) is not wanted:
+        raise SideRaises("a branch is taken whose code raises")

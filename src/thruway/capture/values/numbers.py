@@ -1,0 +1,123 @@
+"""Numbers and truth values that tensors hold: what the graph knows them by, comparisons of them, and what a branch asks for.
+
+Python compares such numbers as float64 and int64; so do the tensors made here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from thruway.capture.state import State
+from thruway.capture.tensors import call_torch, result_value, run_trace, size_node
+from thruway.capture.values.base import Constant, SizeValue, TensorValue, TupleValue, Value
+from thruway.shapes.floats import BoolElementNode, Element, FloatNode, IntElementNode
+from thruway.shapes.nodes import make_node
+
+EXACT, INT64 = 1 << 53, 1 << 63
+WIDE = {bool: torch.bool, int: torch.int64, float: torch.float64}
+
+
+def kind_of_number(value: Value) -> type | None:
+    """bool, int or float, where the value is one that a tensor can hold exactly, or that one holds."""
+    match value:
+        case Constant(value=bool() | float()):
+            return type(value.value)
+        case Constant(value=int(number)) if type(number) is int and -INT64 <= number < INT64:
+            return int
+        case SizeValue() if is_element(value):
+            return bool if is_truth(value) else int if isinstance(value.size.node, IntElementNode) else float
+        case _:
+            return None
+
+
+def is_element(value: Value) -> bool:
+    """Whether a tensor holds the number, or it is made of such numbers."""
+    return isinstance(value, SizeValue) and isinstance(value.size.node, FloatNode) and value.size.node.is_element()
+
+
+def is_truth(value: Value) -> bool:
+    return isinstance(value, SizeValue) and isinstance(value.size.node, BoolElementNode)
+
+
+def truth_value(state: State, condition: TensorValue) -> SizeValue:
+    """The Python bool that a 0-dim bool tensor holds; nobody else writes the tensor."""
+    return SizeValue(torch.SymBool(BoolElementNode(Element(condition.node), True, state.facts)))
+
+
+def number_value(state: State, tensor: TensorValue, kind: type) -> SizeValue:
+    """The number in a 0-dim tensor that nobody else writes."""
+    return truth_value(state, tensor) if kind is bool else state.known[torch.Tensor.item](state, [tensor], {})
+
+
+def tensor_of_truth(state: State, value: SizeValue) -> TensorValue:
+    return state.by_trace[id(value.size.node.expression.node.meta["example_value"])]
+
+
+def number_tensor(state: State, value: Value) -> TensorValue:
+    """A 0-dim tensor of the number."""
+    if is_truth(value):
+        return tensor_of_truth(state, value)
+    dtype = WIDE[kind_of_number(value)]
+    node = make_node(state.graph, "call_function", torch.scalar_tensor, (value.value if isinstance(value, Constant) else size_node(state, value),),
+                     {"dtype": dtype, "device": "cpu"})
+    node.meta["line"] = state.where()
+    return result_value(state, node, run_trace(state, torch.scalar_tensor, [1], {"dtype": dtype, "device": "cpu"}))
+
+
+def compare_elements(state: State, function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value | None:
+    """The truth value of a comparison with a number from a tensor; None where tensors would not compare as Python does."""
+    left, right = _alike(left, right), _alike(right, left)
+    kinds = kind_of_number(left), kind_of_number(right)
+    if kinds not in ((int, int), (float, float)) and not (kinds == (bool, bool) and function in (operator.eq, operator.ne)):
+        return None
+    operands = [one if isinstance(one, Constant) else number_tensor(state, one) for one in (left, right)]
+    result = call_torch(state, function, operands, {})
+    return truth_value(state, result) if isinstance(result, TensorValue) else None
+
+
+def _alike(one: Value, other: Value) -> Value:
+    """A constant in the type of the number that it is compared with, where that is the same number."""
+    wanted = kind_of_number(other)
+    if isinstance(one, Constant) and {type(one.value), wanted} == {int, float} and abs(one.value) <= EXACT and wanted(one.value) == one.value:
+        return Constant(wanted(one.value))
+    return one
+
+
+def condition_of(state: State, value: Value) -> TensorValue | None:
+    """A 0-dim bool tensor that holds the truth of a value read from a tensor; None for other values."""
+    if is_element(value):
+        tensor = number_tensor(state, value)
+        return tensor if is_truth(value) else call_torch(state, torch.ne, [tensor, Constant(0)], {})
+    if not isinstance(value, TensorValue) or not _has_one_element(value.trace):
+        return None
+    tensor = value if not value.trace.dim() else call_torch(state, torch.Tensor.reshape, [value, TupleValue(())], {})
+    return tensor if tensor.trace.dtype is torch.bool else call_torch(state, torch.ne, [tensor, Constant(0)], {})
+
+
+def _has_one_element(trace: torch.Tensor) -> bool:
+    return all(type(size) is int for size in trace.shape) and trace.numel() == 1
+
+
+def kept_condition(state: State, value: Value) -> TensorValue | None:
+    """As `condition_of`, as a tensor that nobody writes."""
+    tensor = condition_of(state, value)
+    if tensor is None or is_element(value):
+        return tensor
+    return call_torch(state, torch.clone, [tensor], {})
+
+
+def negated(state: State, condition: TensorValue) -> TensorValue:
+    return call_torch(state, torch.logical_not, [condition], {})
+
+
+def choose_number(state: State, condition: TensorValue, when_true: Value, when_false: Value) -> Value:
+    """One of two numbers of the same kind."""
+    kind = kind_of_number(when_true)
+    if kind is bool and isinstance(when_true, Constant) and isinstance(when_false, Constant):
+        return truth_value(state, condition if when_true.value else negated(state, condition))
+    chosen = call_torch(state, torch.where, [condition, number_tensor(state, when_true), number_tensor(state, when_false)], {})
+    return number_value(state, chosen, kind)
