@@ -25,7 +25,7 @@ from thruway.capture.effects import Build, Step, Write
 from thruway.capture.state import Namespace, State
 from thruway.capture.tensors import tensor_node
 from thruway.capture.values.base import (
-    NULL, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
+    NULL, RAISED_BARE, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
     SizeValue, SliceValue, TensorValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.effect import expose
@@ -324,7 +324,9 @@ def _build_object(out: Emitter, value: ObjectValue, recipe: tuple, name: str) ->
     if attributes:
         pairs = ", ".join(f"{out.value(k)}: {out.value(v)}" for k, v in attributes)
         lines.append(f"{name}.__dict__.update({{{pairs}}})")
-    lines += [f"object.__setattr__({name}, {slot!r}, {out.value(v)})" for slot, v in slots if not slot.startswith("__") or slot in LINKS]
+    lines += [f"object.__setattr__({name}, {slot!r}, {out.value(v)})" for slot, v in slots if slot[0] != "." and not slot.startswith("__") or slot in LINKS]
+    if any(slot == RAISED_BARE for slot, _ in slots) and not any(slot == "__context__" for slot, _ in slots):
+        lines.append(f"{name}.__context__ = {out.constant(sys.exception)}()")
     return lines + fill
 
 

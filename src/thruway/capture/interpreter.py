@@ -9,7 +9,7 @@ from thruway.bytecode.decode import ExceptionRange, decode
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes import HANDLERS
 from thruway.capture.state import Frame, Inline, Marker, Return, State, UserRaise, Yield
-from thruway.capture.values.base import NONE, Constant, GeneratorValue, ObjectValue, Value
+from thruway.capture.values.base import NONE, RAISED_BARE, TRUE, Constant, GeneratorValue, ObjectValue, Value
 from thruway.capture.values.attribute import set_slot
 from thruway.capture.values.call import call
 from thruway.capture.values.errors import raise_error
@@ -108,7 +108,11 @@ def _unwind(state: State, base: int, raised: UserRaise) -> None:
 def _link(state: State, error: Value) -> None:
     """An error raised while another is handled names that one as its context."""
     handled = next((frame.handled[-1] for frame in reversed(state.frames) if frame.handled), None)
-    if handled is None or not isinstance(error, ObjectValue) or "__context__" in error.slots:
+    if not isinstance(error, ObjectValue) or "__context__" in error.slots:
+        return
+    if handled is None:
+        if error.real is None and not error.exposed and not any(frame.left for frame in state.frames):
+            set_slot(state, error, RAISED_BARE, TRUE)
         return
     link = handled
     while isinstance(link, ObjectValue):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import types
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -304,18 +304,16 @@ def continue_handling(error: BaseException, function: Callable[..., Any], *args:
 
 
 def outside_handler(function: Callable[..., Any], *args: Any) -> Any:
-    """Runs a step of a frame that has left its `except` block though Python still stands in it: no error names that one as its context."""
-    handled = sys.exception()
+    """Runs a step of a frame that has left its `except` block though Python still stands in it: no error names that one as its context
+    because of the step alone."""
+    left = sys.exception()
+    kept = {id(link) for one in args if isinstance(one, BaseException) for link in _chain(one) if link.__context__ is left}
     try:
         return function(*args)
     except BaseException as error:
-        if handled in _handled_inside(function, args):
-            raise
-        link: BaseException | None = error
-        while link is not None:
-            if link.__context__ is handled:
+        for link in () if left in _handled_inside(function, args) else _chain(error):
+            if link.__context__ is left and id(link) not in kept:
                 link.__context__ = None
-            link = link.__context__
         raise
 
 
@@ -326,6 +324,13 @@ def _handled_inside(function: Callable[..., Any], args: tuple[Any, ...]) -> list
         error, function, *args = args
         errors.append(error)
     return errors
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and its contexts."""
+    while error is not None:
+        yield error
+        error = error.__context__
 
 
 def emit_break(state: State, function: types.FunctionType, broken: Break, compile_function: CompileFunction):

@@ -13,8 +13,8 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, MethodValue, ObjectValue, PartialValue, SliceValue,
-    SuperValue, TensorValue, TupleValue, Value,
+    FALSE, NONE, RAISED_BARE, TRUE, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, MethodValue, ObjectValue, PartialValue,
+    SliceValue, SuperValue, TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python
@@ -272,10 +272,16 @@ def _exception_args(state: State, owner: ObjectValue) -> Value:
     return TupleValue(owner.new_args)
 
 
+def _linked_error(state: State, owner: ObjectValue, name: str) -> Value:
+    if name not in owner.slots and (owner.real is not None or RAISED_BARE in owner.slots):
+        raise unsupported(state, "TW106", f"{name} of an exception")
+    return owner.slots.get(name, NONE)
+
+
 GETSETS: dict[str, Callable[[State, ObjectValue], Result]] = {
     "args": _exception_args,
-    "__context__": lambda state, owner: owner.slots.get("__context__", NONE),
-    "__cause__": lambda state, owner: owner.slots.get("__cause__", NONE),
+    "__context__": lambda state, owner: _linked_error(state, owner, "__context__"),
+    "__cause__": lambda state, owner: _linked_error(state, owner, "__cause__"),
     "__traceback__": lambda state, owner: NONE,
     "__class__": lambda state, owner: owner.cls,
 }

@@ -279,6 +279,9 @@ class SuperValue(Value):
         self.start, self.owner = start, owner
 
 
+RAISED_BARE = ".raised"     # slot of an exception raised where no frame of this capture handles another: Python may stand in an `except` outside
+
+
 class ObjectValue(Value):
     """An instance of any other class. `attributes` is its instance dict, `slots` what member descriptors hold,
     `storage` the content of a builtin base class (dict, list, tuple, int, …), `args` those of an exception."""
