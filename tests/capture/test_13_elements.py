@@ -84,12 +84,12 @@ def breaks_of(function, backend):
 
 
 @pytest.mark.parametrize("backend", ("eager", "thruway"))
-@pytest.mark.parametrize("function", (arithmetic, effects, integers, before_a_write, halves))
+@pytest.mark.parametrize("function", (arithmetic, effects, integers, before_a_write, halves, as_size))
 def test_no_break(function, backend):
     assert breaks_of(function, backend) == 0
 
 
-@pytest.mark.parametrize("function", (branch, as_size))
+@pytest.mark.parametrize("function", (branch,))
 def test_breaks_where_the_value_is_needed(function):
     assert breaks_of(function, "eager") >= 1
     assert thruway.pipeline.journal.of_kind("graph_break")[0].reason.where.line > 0

@@ -76,11 +76,15 @@ class Facts:
         self.elements[core.show(made)] = node
         return made
 
+    def number_of(self, node: object) -> SizeNode:
+        """The same, for rules."""
+        name = next(name for name, known in self.elements.items() if known is node)
+        return SizeNode(core.symbol(name, None), self)
+
     def size_of(self, node: object) -> SizeNode:
         """The same as a number that sizes are made of."""
-        name = next(name for name, known in self.elements.items() if known is node)
         self.used.add(node)
-        return SizeNode(core.symbol(name, None), self)
+        return self.number_of(node)
 
     def is_free(self, size: SizeLike) -> bool:
         """Whether `size` depends on the elements of a tensor."""
@@ -111,9 +115,10 @@ class Facts:
         return BoolNode(self.holds(left, operator, right))
 
     def open(self, *question: object) -> OpenNode:
-        return OpenNode(partial(needs_elements, *question), self._defer)
+        return OpenNode(partial(needs_elements, *question), self.defer)
 
-    def _defer(self) -> None:
+    def defer(self) -> None:
+        """Eager's kernel, which has to run, decides or checks something."""
         self.deferred += 1
 
     def _learn(self, large: SizeLike, small: SizeLike, strictly: bool) -> None:

@@ -135,9 +135,9 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
     """Runs one operator over TraceTensors."""
     traits = traits_of(op)
     name = op._name
-    if name in DATA_DEPENDENT_OPS:
-        return _read_elements(op, args, kwargs, mode)
-    if traits.composite and (rule_for(op) is None or mode is not None and mode.autocast and not _has_autocast(op.name())):
+    if name in DATA_DEPENDENT_OPS and (mode is None or mode.element_facts is None):
+        data_dependent(name)
+    if traits.composite and (rule_for(op) is None or mode is not None and mode.autocast and not _has_autocast(op.name(), mode.autocast)):
         return _take_apart(op, args, kwargs, mode)
     if name == "aten::lift_fresh":
         return mode.literal(args[0]) if mode else from_tensor(args[0])
@@ -145,10 +145,8 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
         return _change_metadata(op, traits, args, kwargs, mode)
     args = tuple([_adopt(a, mode) for a in args])
     kwargs = {k: _adopt(v, mode) for k, v in kwargs.items()}
-    metas = tuple([_metas(a) for a in args])
-    if is_masked(name, metas):
-        return _read_elements(op, args, kwargs, mode)
-    result = apply_rule(op, metas, {k: _metas(v) for k, v in kwargs.items()} if kwargs else None)
+    metas, named = tuple([_metas(a) for a in args]), {k: _metas(v) for k, v in kwargs.items()} if kwargs else None
+    result = _read_elements(op, metas, named, mode) if name in DATA_DEPENDENT_OPS or is_masked(name, metas) else apply_rule(op, metas, named)
     made = _written(traits, args, kwargs, result) if traits.writes else _wrap(result, None if traits.view_of is None else args[traits.view_of])
     if mode is not None:
         mode.record(op, traits, args, kwargs, made)
@@ -156,26 +154,22 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
 
 
 @functools.cache
-def _has_autocast(name: str) -> bool:
+def _has_autocast(name: str, devices: tuple[str, ...]) -> bool:
     """Whether autocast knows the operator: it has cast the arguments, and what the operator is made of is computed in their dtypes."""
-    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in AUTOCAST_KEYS)
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, f"Autocast{device.upper()}") for device in devices)
 
 
-AUTOCAST_KEYS = ("AutocastCPU", "AutocastCUDA")
-
-
-def _read_elements(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
+def _read_elements(op: OpOverload, metas: tuple, named: dict | None, mode: TraceMode | None) -> object:
     """A data-dependent operator: its sizes are numbers that only a run makes known, where the mode takes those."""
     if mode is None or mode.element_facts is None:
         data_dependent(op._name)
-    metas = tuple([_metas(_adopt(a, mode)) for a in args])
-    return _wrap(unbacked_result(op, metas, {k: _metas(_adopt(v, mode)) for k, v in kwargs.items()}, mode.element_facts), None)
+    return unbacked_result(op, metas, named or {}, mode.element_facts)
 
 
 def _take_apart(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
     if mode is None or not mode.autocast:
         return _apart(op, args, kwargs, mode)
-    with mode.autocast_inside(() if _has_autocast(op.name()) else mode.autocast):
+    with mode.autocast_inside(() if _has_autocast(op.name(), mode.autocast) else mode.autocast):
         return _apart(op, args, kwargs, mode)
 
 
@@ -211,7 +205,7 @@ def _metas(value: object) -> object:
     if type(value) is list:
         return [_metas(v) for v in value]
     if type(value) in (torch.SymInt, torch.SymFloat):
-        return value.node.require_hint() if isinstance(value.node, FloatNode) else as_node(value)      # metadata depend on its type alone
+        return value.node.for_rules() if isinstance(value.node, FloatNode) else as_node(value)
     return value
 
 

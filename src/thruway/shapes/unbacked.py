@@ -16,18 +16,20 @@ from thruway.shapes.infer import apply_rule
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import data_dependent, require
 from thruway.shapes.rules.dims import fresh, wrap_dim
-from thruway.shapes.rules.strides import broadcast, contiguous_strides, equals, numel
+from thruway.shapes.rules.strides import broadcast, contiguous_strides, equals, is_free, numel, preserved_strides
 from thruway.shapes.symbolic import Facts, SizeNode, bare
 
 MASKS = ("bool", "uint8")
-INDEXING = "aten::index.Tensor"
+INDEXING = ("aten::index.Tensor", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_")
 _INDEX = torch.ops.aten.index.Tensor
 Row = Callable[..., object]
 
 
 def is_masked(name: str, args: Sequence[object]) -> bool:
-    """Whether the operator reads by a mask."""
-    return name == INDEXING and any(isinstance(one, TensorMeta) and one.dtype in MASKS for one in args[1])
+    """Whether the operator reads by a mask, or writes more than one value by one: that is `masked_fill` otherwise."""
+    if name not in INDEXING or not any(isinstance(one, TensorMeta) and one.dtype in MASKS for one in args[1]):
+        return False
+    return len(args) < 3 or any(is_free(size) or size != 1 for size in args[2].sizes)
 
 
 def unbacked_result(op: OpOverload, args: tuple, kwargs: dict, facts: Facts) -> object:
@@ -54,19 +56,39 @@ def _masked_select(facts: Facts, x: TensorMeta, mask: TensorMeta) -> TensorMeta:
 
 def _index(facts: Facts, x: TensorMeta, indices: Sequence[TensorMeta | None]) -> object:
     """Each mask stands for as many index tensors as it has dimensions."""
+    _check_masks(x, indices)
     opened: list[TensorMeta | None] = []
     for one in indices:
         if one is None or one.dtype not in MASKS:
             opened.append(one)
             continue
-        at = len(opened)
-        covered = x.sizes[at:at + len(one.sizes)]
-        require(len(covered) == len(one.sizes) and all(map(equals, one.sizes, covered)), f"a mask of sizes {one.sizes} over {covered}")
         if not one.sizes:
             data_dependent("indexing by a 0-dim mask")
         found = _number(facts, numel(one.sizes))
         opened += [TensorMeta((found,), (1,), "int64", x.device)] * len(one.sizes)
     return apply_rule(_INDEX, (x, opened), None)
+
+
+def _index_put(facts: Facts, x: TensorMeta, indices: Sequence[TensorMeta | None], values: TensorMeta, accumulate: bool = False) -> TensorMeta:
+    """The kernel counts what the masks choose, and whether there are as many values."""
+    _check_masks(x, indices)
+    require(values.dtype == x.dtype, f"index_put of {values.dtype} into {x.dtype}")
+    facts.defer()
+    return TensorMeta(x.sizes, preserved_strides(x.sizes, x.strides), x.dtype, x.device)
+
+
+def _index_put_inplace(facts: Facts, x: TensorMeta, indices: Sequence[TensorMeta | None], values: TensorMeta, *_: bool, **__: bool) -> TensorMeta:
+    _index_put(facts, x, indices, values)
+    return x
+
+
+def _check_masks(x: TensorMeta, indices: Sequence[TensorMeta | None]) -> None:
+    at = 0
+    for one in indices:
+        if one is not None and one.dtype in MASKS:
+            covered = x.sizes[at:at + len(one.sizes)]
+            require(len(covered) == len(one.sizes) and all(map(equals, one.sizes, covered)), f"a mask of sizes {one.sizes} over {covered}")
+        at += len(one.sizes) if one is not None and one.dtype in MASKS else 1
 
 
 def _unique(facts: Facts, x: TensorMeta, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> tuple[TensorMeta, ...]:
@@ -111,7 +133,10 @@ def _repeat_interleave(facts: Facts, repeats: TensorMeta, *, output_size: SizeLi
 ROWS: dict[str, Row] = {
     "aten::nonzero": _nonzero,
     "aten::masked_select": _masked_select,
-    INDEXING: _index,
+    "aten::index.Tensor": _index,
+    "aten::index_put": _index_put,
+    "aten::index_put_": _index_put_inplace,
+    "aten::_index_put_impl_": _index_put_inplace,
     "aten::_unique2": _unique,
     "aten::unique_dim": _unique_dim,
     "aten::unique_consecutive": _unique_consecutive,

@@ -60,7 +60,7 @@ def view_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | None:
             result[at] = new_count * step
             new_count = new_count * shape[at]
             at -= 1
-        if not equals(new_count, old_count) and new_count != old_count:
+        if not _is_count(new_count, old_count):
             return None
         if dim:
             step, old_count, new_count = strides[dim - 1], 1, 1
@@ -74,6 +74,14 @@ def _is_less(new_count: SizeLike, old_count: SizeLike) -> bool:
     if is_free(old_count):
         return old_count.surely(">", new_count, 2) or (not old_count.surely("<=", new_count, 2) and new_count < old_count)
     return new_count < old_count
+
+
+def _is_count(new_count: SizeLike, old_count: SizeLike) -> bool:
+    """Whether the counts are equal. Where only elements say so, the operator checks it: no other view of the memory has these sizes."""
+    if not is_free(new_count) and not is_free(old_count):
+        return new_count == old_count
+    one, other = (new_count, old_count) if is_free(new_count) else (old_count, new_count)
+    return not one.surely("!=", other, 1) and one.expect("==", other)
 
 
 def _empty_view_strides(shape: Sizes) -> Sizes:
