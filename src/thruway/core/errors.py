@@ -52,6 +52,15 @@ class RecompileError(ThruwayError, RuntimeError):
     """The stance is "fail_on_recompile", and no entry answers a call."""
 
 
+class CheckError(ThruwayError, AssertionError):
+    """Shadow mode: compiled code does another thing than eager. `place` says where, `stage` and `node` what differs first, `line` the user's
+    line of that node, `script` a file that reproduces it (where one could be written)."""
+
+    def __init__(self, text: str, place: str, stage: str, node: str = "", line: UserLine | None = None, script: str = ""):
+        super().__init__(text)
+        self.place, self.stage, self.node, self.line, self.script = place, stage, node, line, script
+
+
 class Unsupported(Exception):
     """Something that this stage cannot take; carries the reason. Internal."""
 

@@ -15,7 +15,7 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 class CompileOptions:
     """`backend` is "thruway", "eager", or a callable `(graph_module, example_inputs) → callable`; other names are resolved
     before they get here. `overrides` are the settings that this compilation changes, as (field, value). `name` is what reports call
-    the compiled thing; empty: the function's qualified name."""
+    the compiled thing; empty: the function's qualified name. `check`: that many first calls run eager beside."""
 
     fullgraph: bool = False
     dynamic: bool | None = None
@@ -23,6 +23,7 @@ class CompileOptions:
     mode: str = "default"
     overrides: tuple[tuple[str, object], ...] = ()
     name: str = ""
+    check: int = 0
 
     def settings(self, ambient: Settings) -> Settings:
         """`ambient` with this compilation's own changes."""

@@ -23,7 +23,7 @@ class Settings:
     logs: tuple[str, ...] = _setting((), "THRUWAY_LOGS", "Comma-separated topics to print; `help` lists them.")
     dump: str = _setting("", "THRUWAY_DUMP", "Folder that gets numbered files, one per stage of each compilation.")
     verify: int = _setting(0, "THRUWAY_VERIFY", "0: no verification between stages; 1: at stage borders; 2: after every pass.")
-    check: int = _setting(0, "THRUWAY_CHECK", "Shadow mode: that many first calls of each function run eager beside compiled code, and a difference is an error.")
+    check: int = _setting(0, "THRUWAY_CHECK", "Shadow mode: that many first calls of each function run eager beside; a difference is an error.")
     check_dir: str = _setting("", "THRUWAY_CHECK_DIR", "Folder for the scripts that reproduce a difference; empty: `thruway-differences` here; `-`: none.")
     stop: str = _setting("", "THRUWAY_STOP", "Name of the stage after which compilation stops; the rest runs eager.")
     cache_dir: str = _setting("", "THRUWAY_CACHE_DIR", "Folder of compiled kernels; empty: the user's cache folder.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -27,14 +28,17 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
+    check: int | None = None,
 ) -> Any:
     """A compiled version of a function, method, module or class; without `fn_or_module`, a decorator.
 
     `backend`: a name from `list_backends()` or a callable `(graph_module, example_inputs) → callable`. `mode`: one of MODES.
-    `options`: settings that this compilation changes. `fullgraph=True` makes anything that cannot be captured an error.
+    `options`: settings that this compilation changes. `fullgraph=True` makes anything that cannot be captured an error. `check`: that many
+    first calls run eager beside, on copies, and CheckError says where compiled code does another thing (None: as the setting `check` says).
     ValueError lists the known modes, backends or options where one is unknown; TypeError where the argument cannot be compiled.
     """
     asked = CompileOptions(fullgraph, dynamic, _backend(backend), checked_mode(mode), checked_overrides(options))
+    asked = replace(asked, check=asked.settings(settings.current()).check if check is None else check)
     if fn_or_module is None:
         return functools.partial(_compiled, options=asked, disable=disable)
     return _compiled(fn_or_module, options=asked, disable=disable)
@@ -153,7 +157,7 @@ def _compiled(target: Any, *, options: CompileOptions, disable: bool) -> Any:
         return functools.partial(_compiled(target.func, options=options, disable=False), *target.args, **target.keywords)
     if not callable(target):
         raise TypeError(f"thruway.compile takes a function, a module or a class, not {type(target).__name__}")
-    return lazy.pipeline().compile_callable(_python_function(target), options)
+    return lazy.compile_callable(_python_function(target), options)
 
 
 def _compiled_class(cls: type, options: CompileOptions) -> type:

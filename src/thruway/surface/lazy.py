@@ -8,10 +8,13 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 from thruway.core.ambient import settings
 from thruway.core.collector import collector_paused
+from thruway.core.options import CompileOptions
 
 
 @functools.cache
@@ -22,6 +25,14 @@ def pipeline() -> ModuleType:
     importlib.import_module("thruway.report.logs").attach(loaded.journal)
     importlib.import_module("thruway.report.dump").attach(loaded.journal)
     return loaded
+
+
+def compile_callable(function: Callable[..., Any], options: CompileOptions) -> Any:
+    """`function` compiled; in shadow mode, checked at its first calls."""
+    if options.check > 0:
+        pipeline()
+        return importlib.import_module("thruway.report.shadow.checked").compile_checked(function, options)
+    return pipeline().compile_callable(function, options)
 
 
 def loaded_pipeline() -> ModuleType | None:

@@ -134,7 +134,7 @@ def _follow_class(proxy: Any) -> None:
     _set_real_class(proxy, _proxy_class(type(module)))
     object.__setattr__(proxy, "_thruway_type", type(module))
     options = replace(proxy._thruway_options, name=type(module).__qualname__)
-    object.__setattr__(proxy, "_thruway_call", lazy.pipeline().compile_callable(original_of(module.__call__), options))
+    object.__setattr__(proxy, "_thruway_call", lazy.compile_callable(original_of(module.__call__), options))
 
 
 def _proxy_class(cls: type) -> type:
