@@ -8,13 +8,14 @@ into an error, and only a backend of the user's own may raise.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -56,7 +57,7 @@ UNREAD_LIST, LENGTHS = "TW119", 4
 
 journal = Journal()
 _functions: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
-_graphs = GraphCompiler(journal)
+graphs = GraphCompiler(journal)
 
 
 def compile_callable(function: Callable[..., Any], options: CompileOptions) -> Any:
@@ -93,6 +94,17 @@ def follow_stance() -> None:
     """Tells every compiled function whether it is to run eager."""
     for each in list(_functions):
         each.compiled.eager = ambient.current().stance == "force_eager"
+
+
+@contextlib.contextmanager
+def all_eager() -> Iterator[None]:
+    """Every compiled function runs eager meanwhile."""
+    for each in list(_functions):
+        each.compiled.eager = True
+    try:
+        yield
+    finally:
+        follow_stance()
 
 
 class CompiledFunction:
@@ -386,7 +398,7 @@ class Continuations:
     def __call__(self, function: FunctionType) -> Any:
         key = (function.__code__, id(function.__globals__), *map(id, function.__closure__ or ()))
         found = self.made.get(key)
-        return found or self.made.setdefault(key, CompiledFunction(function, self.options, self).compiled)
+        return found or self.made.setdefault(key, self.make(function, self.options, self).compiled)
 
 
 class _TooDynamic(Exception):
@@ -439,7 +451,7 @@ def _compile_or_none(
 ) -> Callable[..., tuple[torch.Tensor, ...]] | None:
     """What the graph compiler makes of `graph`; None, with the reason in the journal, where it fails."""
     try:
-        return _graphs.compile(graph, metas(), weights, name, settings, default_float, mode, facts)
+        return graphs.compile(graph, metas(), weights, name, settings, default_float, mode, facts)
     except Unsupported as failure:
         journal.add("eager", name, "the captured graph runs by torch's operators", reason=failure.reason)
     except Exception as failure:
