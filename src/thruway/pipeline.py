@@ -8,14 +8,13 @@ into an error, and only a backend of the user's own may raise.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import threading
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -28,7 +27,7 @@ from thruway.capture.capture import capture
 from thruway.capture.captured import Captured
 from thruway.core.ambient import settings as ambient
 from thruway.core.collector import collector_paused
-from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, RecompileError, Unsupported
+from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, NotNow, RecompileError, Unsupported
 from thruway.core.journal import Journal
 from thruway.core.marks import DISABLED, is_marked
 from thruway.core.options import CompileOptions
@@ -50,6 +49,7 @@ from thruway.shapes.symbolic import Facts, is_symbolic
 from thruway.shapes.trace_tensor import meta_of
 
 ENTRY_BYTES = 64 << 10             # what an entry holds besides guards and kernels, roughly
+WAITS = 4                          # calls that run as they are because a later one can be captured better
 GPU_WARM_CALLS = 4                 # until a CUDA graph is recorded
 RAISES_IN_EAGER = frozenset({"TW107", "TW112", "TW302"})     # reasons that are errors of the user's own: running the function brings them up
 
@@ -57,7 +57,7 @@ UNREAD_LIST, LENGTHS = "TW119", 4
 
 journal = Journal()
 _functions: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
-graphs = GraphCompiler(journal)
+_graphs = GraphCompiler(journal)
 
 
 def compile_callable(function: Callable[..., Any], options: CompileOptions) -> Any:
@@ -96,17 +96,6 @@ def follow_stance() -> None:
         each.compiled.eager = ambient.current().stance == "force_eager"
 
 
-@contextlib.contextmanager
-def all_eager() -> Iterator[None]:
-    """Every compiled function runs eager meanwhile."""
-    for each in list(_functions):
-        each.compiled.eager = True
-    try:
-        yield
-    finally:
-        follow_stance()
-
-
 class CompiledFunction:
     """The compiler's side of one compiled function: its entries, and what to do at a miss. The native object calls `miss`."""
 
@@ -115,6 +104,7 @@ class CompiledFunction:
         self.is_continuation, self.continuations = family is not None, family or Continuations(options)
         self.name = options.name or function.__qualname__
         self.lock = threading.RLock()
+        self.waits = 0
         self.dynamic: set[Change] = set()                        # what changed between calls and is kept symbolic since
         self.compiled = native.core().Compiled(function, self.miss)
         self.entries = Entries(self.compiled, ambient.current().entry_limit_mb << 20)
@@ -139,6 +129,10 @@ class CompiledFunction:
             try:
                 with collector_paused():
                     record = self.compile_frame(arguments)
+            except NotNow as why:
+                self.waits += 1
+                journal.add("postponed", self.name, str(why))
+                return None
             except FullGraphError as refused:
                 refusal = refused
             else:
@@ -172,7 +166,7 @@ class CompiledFunction:
             return self._checked_entry(captured, self._backend(captured, arguments, settings), arguments)
         except Unsupported as failure:
             return self._leave_eager(failure.reason, arguments)
-        except (FullGraphError, BackendError, _TooDynamic):
+        except (FullGraphError, BackendError, NotNow, _TooDynamic):
             raise
         except Exception as failure:                             # ours: the user's code has not run yet
             journal.add("bug", self.name, _last_place(failure))
@@ -183,7 +177,7 @@ class CompiledFunction:
         settings = replace(settings, error_on_break=self._is_strict(settings))
         try:
             captured = capture(self.function, arguments, read_state(), settings, dynamic, self.continuations, self.is_continuation,
-                               self.continuations.hides_compiling)
+                               self.continuations.hides_compiling, self.waits < WAITS)
             self.continuations.hides_compiling |= captured.hides_compiling
         except Unsupported as failure:
             if dynamic and failure.reason.code == NO_RULE:
@@ -360,6 +354,9 @@ class Below:
             return self._entry(code, function, arguments)
         except _NotWorth as left:
             journal.add("skipped", code.co_qualname, reason=left.reason, where=left.reason.where)
+        except NotNow as why:
+            journal.add("postponed", code.co_qualname, str(why))
+            return False
         except Exception as failure:
             journal.add("bug", code.co_qualname, _last_place(failure))
         return None
@@ -398,7 +395,7 @@ class Continuations:
     def __call__(self, function: FunctionType) -> Any:
         key = (function.__code__, id(function.__globals__), *map(id, function.__closure__ or ()))
         found = self.made.get(key)
-        return found or self.made.setdefault(key, self.make(function, self.options, self).compiled)
+        return found or self.made.setdefault(key, CompiledFunction(function, self.options, self).compiled)
 
 
 class _TooDynamic(Exception):
@@ -451,7 +448,7 @@ def _compile_or_none(
 ) -> Callable[..., tuple[torch.Tensor, ...]] | None:
     """What the graph compiler makes of `graph`; None, with the reason in the journal, where it fails."""
     try:
-        return graphs.compile(graph, metas(), weights, name, settings, default_float, mode, facts)
+        return _graphs.compile(graph, metas(), weights, name, settings, default_float, mode, facts)
     except Unsupported as failure:
         journal.add("eager", name, "the captured graph runs by torch's operators", reason=failure.reason)
     except Exception as failure:

@@ -1,5 +1,6 @@
 """Kinds of programs from public bug reports: errors caught inside, dict views, cached helpers, random draws."""
 
+import functools
 from collections import Counter, OrderedDict, defaultdict
 from operator import attrgetter, itemgetter, methodcaller
 
@@ -224,3 +225,87 @@ def test_items_from_outside_are_iterated():
     same_as_eager(views_of_an_argument, lambda: (torch.ones(2), {"p": 2, "q": 5}.items()), lambda: (torch.ones(2), {"p": 2, "q": 6}.items()),
                   lambda: (torch.ones(2), {"z": 4}.items()))
     assert thruway.metrics()["graph_breaks"] == 0
+
+
+RUNS: list[int] = []
+
+
+@functools.cache
+def table_of(n):
+    RUNS.append(n)
+    return tuple(1.0 / (k + 1) for k in range(n))
+
+
+@functools.lru_cache(maxsize=2)
+def bounded(n, k=1):
+    RUNS.append(n)
+    return [n, k]
+
+
+@functools.lru_cache
+def positions(n):
+    return torch.arange(float(n))
+
+
+class Holder:
+    def __init__(self):
+        self.scale = 2
+
+    @functools.cache
+    def weight(self, n):
+        RUNS.append(n)
+        return {"w": torch.ones(n) * self.scale}
+
+
+HOLDER = Holder()
+
+
+def unbounded_cache(x, n):
+    return x * sum(table_of(n)) + len(RUNS)
+
+
+def bounded_cache(x, n):
+    first, other = bounded(n), bounded(n, k=3)
+    first.append(1)
+    return x * first[0] + other[1], first is bounded(n), list(first)
+
+
+def cached_tensor(x, n):
+    return x[:2] + positions(n)[:2]
+
+
+def cached_method(x, n):
+    return x[:2] * HOLDER.weight(2)["w"], len(RUNS)
+
+
+CACHES = (table_of, bounded, positions, Holder.weight)
+
+
+def cache_history(call):
+    RUNS.clear()
+    for one in CACHES:
+        one.cache_clear()
+    history = []
+    for step, n in enumerate((3, 3, 5, 3, 4, 6, 3, 3, 5, 3, 3)):
+        if step == 7:
+            bounded.cache_clear()
+            table_of.cache_clear()
+        history.append(repr((call(torch.ones(3), n), RUNS, [one.cache_info() for one in CACHES])))
+    return history
+
+
+@pytest.mark.parametrize("function", [unbounded_cache, bounded_cache, cached_tensor, cached_method])
+def test_cached_functions_run_when_eager_runs_them(function):
+    thruway.reset()
+    expected = cache_history(function)
+    assert cache_history(thruway.compile(function)) == expected
+    assert thruway.metrics()["bugs"] == 0
+
+
+def test_an_answer_that_is_there_is_no_break():
+    thruway.reset()
+    cached_method(torch.ones(3), 1)
+    compiled = thruway.compile(cached_method, fullgraph=True)
+    for _ in range(3):
+        compiled(torch.ones(3), 1)
+    assert thruway.metrics()["graphs"] == 1 and thruway.metrics()["recompiles"] == 0

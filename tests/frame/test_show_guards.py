@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 import torch
 
@@ -29,6 +31,7 @@ SHOWN = {
     "same_object": (Attr(X, "y"), "x is x.y"),
     "not_same_object": (Global("g"), "x is not g"),
     "no_overlap": (Global("g"), "x shares no memory with g"),
+    "answer": (types.SimpleNamespace(key=3), "x has the same answer for 3"),
     "truth": (False, "bool(x) is False"),
     "size": (symbol("s0"), "x is an int: s0"),
     "relation": ((symbol("s0"), "<=", 7), "s0 <= 7"),

@@ -46,6 +46,7 @@ def capture(
     compile_function: Callable[[types.FunctionType], Callable[..., Any]] | None = None,
     is_continuation: bool = False,
     hides_compiling: bool = False,
+    may_wait: bool = False,
 ) -> Captured:
     """Captures one call of `function`. `arguments` are bound, in co_varnames order (*args as a tuple, **kwargs as a dict).
 
@@ -55,13 +56,14 @@ def capture(
     torch's modes included. `is_continuation`: `function` came to `compile_function` itself. `Captured.finish` takes the arguments, the
     function's closure cells, and the graph's outputs. Code that asks whether it is
     being compiled, and then raises, is captured as code that hears that it is not (`hides_compiling`, which then holds for continuations).
+    `may_wait`: NotNow may ask for another call.
     """
     if function.__code__.co_flags & GENERATORS:
         raise Unsupported("TW113", f"generators and coroutines as compiled functions are left to Python: {function.__name__}")
     caution: dict[Any, int] = {}
     while True:
         state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, dynamic, is_continuation=is_continuation,
-                      hides_compiling=hides_compiling, caution=caution)
+                      hides_compiling=hides_compiling, caution=caution, may_wait=may_wait)
         try:
             captured = _capture(state, function, arguments, modes, settings, compile_function)
         except Reconsider as found:

@@ -69,6 +69,10 @@ class Unsupported(Exception):
         self.reason = BreakReason(code, what, hint, where)
 
 
+class NotNow(Exception):
+    """This call is to run as it is, without an entry: the next one can be captured better. Internal."""
+
+
 class CompilerBug(Exception):
     """A stage broke its own promise. `stage` names it; the pipeline adds the last good dump."""
 

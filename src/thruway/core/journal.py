@@ -46,6 +46,7 @@ KINDS = (
     "stage",            # a stage or pass ran: `stage`, `seconds`
     "skipped",          # a frame below a break is left to plain Python; `reason` says why
     "eager",            # a whole frame or graph is left to eager; `reason` says why
+    "postponed",        # one call ran as it is, so that the next can be captured better; `detail` says why
     "cache_hit", "cache_miss",
     "kept_eager",       # compiled measured slower than eager
     "repack",           # folded or packed weights were derived again

@@ -156,6 +156,8 @@ class _Builder:
         """The steps of one guard, the `index`-th."""
         expected, at = guard.expected, self.load(guard.source, index)
         match guard.kind:
+            case "answer":
+                self._check("python", at, 0, expected, index)
             case "relation":
                 self.waiting.append((*expected, at, index))
             case "tensor":

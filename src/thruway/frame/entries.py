@@ -43,6 +43,7 @@ HINTS = {
     "has_not": "set the attribute before the first call",
     "type_lookup": "change classes before the first call",
     "code": "define the function once, outside",
+    "answer": "one entry per answer of the cached function",
     "truth": "one entry for the empty and one for the filled container",
     "relation": "one entry for each side of the comparison",
     "size": "one entry for 0, one for 1 and one for all other values",
@@ -194,6 +195,8 @@ def _show_expected(guard: Guard) -> str:
             return guard.expected.__name__
         case "same_object" | "not_same_object" | "no_overlap":
             return show(guard.expected)
+        case "answer":
+            return f"the same answer for {_short(guard.expected.key)}"
         case "size":
             return "an int from 2"
         case "relation":

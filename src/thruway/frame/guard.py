@@ -26,6 +26,7 @@ KINDS = (
     "same_object",    # expected: another Source; both must be the same object
     "not_same_object",  # expected: another Source
     "no_overlap",     # expected: another Source; two tensors whose memory must not overlap
+    "answer",         # expected: a callable that says, of the cached function at source, whether its cache still gives what it gave
     "truth",          # expected: bool(source) for an exact builtin type
     "size",           # expected: a Size symbol; an exact int from 2 to 2**62 - 1, which it binds
     "relation",       # expected: (left, operator, right) over size symbols bound by tensor and size guards; operator in ==, !=, <, <=

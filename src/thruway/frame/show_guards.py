@@ -53,6 +53,8 @@ def _condition(guard: Guard) -> str:
             return f"{place} is not {show(expected)}"
         case "no_overlap":
             return f"{place} shares no memory with {show(expected)}"
+        case "answer":
+            return f"{place} has the same answer for {_short(repr(expected.key))}"
         case "truth":
             return f"bool({place}) is {expected}"
         case "size":

@@ -15,6 +15,7 @@ COUNTS = {
     "static": "static",
     "skipped": "skipped",
     "eager": "eager",
+    "postponed": "postponed",
     "kept_eager": "kept_eager",
     "cache_hits": "cache_hit",
     "cache_misses": "cache_miss",

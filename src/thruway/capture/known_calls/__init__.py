@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from thruway.capture.known_calls import (
-    builtin_functions, builtin_types, containers, control, iterators, library, ordering, output, reflection, torch_state, torch_tensors,
+    builtin_functions, builtin_types, caches, containers, control, iterators, library, ordering, output, reflection, torch_state, torch_tensors,
 )
 
-TABLES = (builtin_functions, builtin_types, containers, control, iterators, library, ordering, output, reflection, torch_state, torch_tensors)
+TABLES = (builtin_functions, builtin_types, caches, containers, control, iterators, library, ordering, output, reflection, torch_state, torch_tensors)
 KNOWN: dict[Any, Callable[..., Any]] = {target: handler for table in TABLES for target, handler in table.ROWS.items()}

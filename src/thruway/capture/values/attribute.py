@@ -244,6 +244,11 @@ def _bind_cached_property(state: State, found: functools.cached_property, owner:
     return value
 
 
+def _bind_cached_function(state: State, found: Any, owner: Value | None, cls: Constant, name: str) -> Value:
+    function = plain_class_attribute(state, found, class_attribute_source(cls, name))
+    return function if owner is None else MethodValue(function, owner)
+
+
 def _bind_tuple_field(state: State, found: Any, owner: Value | None, cls: Constant, name: str) -> Value:
     """A named tuple's field, seen through a subclass."""
     if owner is None:
@@ -264,6 +269,7 @@ BINDERS: dict[type, Callable[..., Result | None]] = {
     types.GetSetDescriptorType: _bind_getset,
     functools.cached_property: _bind_cached_property,
     type(collections.namedtuple("_", "x").x): _bind_tuple_field,
+    functools._lru_cache_wrapper: _bind_cached_function,
     types.BuiltinFunctionType: lambda state, found, owner, cls, name: Constant(found),
 }
 
