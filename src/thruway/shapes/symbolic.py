@@ -104,7 +104,7 @@ class Facts:
         certain = _certain(core.add(left, core.mul(right, -1)), operator, self.unbacked)
         if certain is None:
             self.deferred += 1
-            self._learn(*((left, right) if operator == ">=" else (right, left)), operator in ("<", ">"))
+            self.raise_bound(*((left, right) if operator in (">=", ">") else (right, left)), operator in ("<", ">"))
         return certain is not False
 
     def ask(self, left: SizeLike, operator: str, right: SizeLike) -> BoolNode:
@@ -121,7 +121,7 @@ class Facts:
         """Eager's kernel, which has to run, decides or checks something."""
         self.deferred += 1
 
-    def _learn(self, large: SizeLike, small: SizeLike, strictly: bool) -> None:
+    def raise_bound(self, large: SizeLike, small: SizeLike, strictly: bool) -> None:
         """A lower bound of a number that is not read before the operator that checked it."""
         name = core.as_symbol(large)
         if type(small) is int and name is not None and name.name in self.unbacked:

@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from thruway.frame.modes import with_autocast
+from thruway.shapes.custom import has_fake, run_fake
 from thruway.shapes.infer import apply_rule, rule_for
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.meta import TensorMeta
@@ -145,6 +146,10 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
         return _change_metadata(op, traits, args, kwargs, mode)
     args = tuple([_adopt(a, mode) for a in args])
     kwargs = {k: _adopt(v, mode) for k, v in kwargs.items()}
+    if mode is not None and mode.element_facts is not None and not traits.writes and rule_for(op) is None and has_fake(op):
+        made = _adopt(run_fake(op, args, kwargs, mode.element_facts), mode)
+        mode.record(op, traits, args, kwargs, made)
+        return made
     metas, named = tuple([_metas(a) for a in args]), {k: _metas(v) for k, v in kwargs.items()} if kwargs else None
     result = _read_elements(op, metas, named, mode) if name in DATA_DEPENDENT_OPS or is_masked(name, metas) else apply_rule(op, metas, named)
     made = _written(traits, args, kwargs, result) if traits.writes else _wrap(result, None if traits.view_of is None else args[traits.view_of])

@@ -57,11 +57,18 @@ def _extreme(symbol: str, function: Any):
             if key is None and is_element(best) | is_element(item):
                 best = best_key = _extreme_element(state, symbol, item, best)
             elif isinstance(best_key, SizeValue) and isinstance(item_key, SizeValue | Constant) or isinstance(item_key, SizeValue):
-                best = best_key = size_operation(state, function, best_key, item_key)
+                best = best_key = size_operation(state, function if _is_float(best_key) or _is_float(item_key) else EXTREMES[function], best_key, item_key)
             elif truth(state, run_inline(state, compare(state, symbol, item_key, best_key))):
                 best, best_key = item, item_key
         return best
     return handler
+
+
+def _is_float(value: Value) -> bool:
+    return isinstance(getattr(value, "size", None), torch.SymFloat) or isinstance(getattr(value, "value", None), float)
+
+
+EXTREMES = {min: torch.sym_min, max: torch.sym_max}
 
 
 def _extreme_element(state: State, symbol: str, item: Value, best: Value) -> Value:

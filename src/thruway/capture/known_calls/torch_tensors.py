@@ -75,6 +75,20 @@ def requires_grad_(state: State, args: Args, kwargs: Kwargs) -> Value:
     return value
 
 
+def as_tensor(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """A tensor as it is, or in the dtype and on the device that are asked for; a new one from numbers."""
+    given = {name: one for name, one in zip(("data", "dtype", "device"), args)} | kwargs
+    data = given.pop("data")
+    given = {name: one for name, one in given.items() if not (isinstance(one, Constant) and one.value is None)}
+    if not isinstance(data, TensorValue):
+        result = call_torch(state, torch.tensor, [data], given)
+    else:
+        result = call_torch(state, torch.Tensor.to, [data], given) if given else data
+    if result is None:
+        raise unsupported(state, "TW101", "torch.as_tensor")
+    return result
+
+
 def length(state: State, args: Args, kwargs: Kwargs) -> Value:
     return call_torch(state, torch.Tensor.size, [args[0], Constant(0)], {})
 
@@ -83,10 +97,10 @@ def iterate(state: State, args: Args, kwargs: Kwargs) -> Value:
     return ListIterator(TupleValue(tuple(tensor_items(state, args[0]))))
 
 
-NEED_VALUES = ("numpy", "__bool__", "__int__", "__float__", "__index__", "__contains__", "is_nonzero", "equal", "__array__")
+NEED_VALUES = ("numpy", "__int__", "__float__", "__index__", "__contains__", "equal", "__array__")
 ROWS = {
     **{getattr(torch.Tensor, name): needs_value(f"Tensor.{name}") for name in NEED_VALUES},
-    torch.equal: needs_value("torch.equal"), torch.allclose: needs_value("torch.allclose"), torch.is_nonzero: needs_value("torch.is_nonzero"),
-    torch.Tensor.tolist: to_list, torch.Tensor.item: item,
+    torch.equal: needs_value("torch.equal"), torch.allclose: needs_value("torch.allclose"),
+    torch.as_tensor: as_tensor, torch.Tensor.tolist: to_list, torch.Tensor.item: item,
     torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
 }

@@ -11,11 +11,12 @@ from typing import Any, NoReturn
 import torch
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.refused import BOOKKEEPING, is_refused_module
+from thruway.capture.refused import BOOKKEEPING, CHOOSERS, is_refused_module
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
 from thruway.capture.values.base import (
-    CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, TupleValue, Value,
+    CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, TransformedValue, TupleValue,
+    Value,
 )
 from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.errors import raise_as_python_does, raise_error, raise_real
@@ -112,7 +113,10 @@ def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwa
     code, module = function.code, function.namespace.real.get("__name__")
     if (module, code.co_qualname) in BOOKKEEPING:
         return Constant(None)
-    if is_refused_module(module):
+    if is_refused_module(module) and (module, code.co_qualname) not in CHOOSERS:
+        row = state.known.get(code)
+        if row is not None:
+            return _call_row(state, row, function.name, [function, *args], kwargs)
         raise unsupported(state, "TW101", code.co_qualname)
     frame = Frame(code, function, state.program(code), function.namespace)
     bind_arguments(state, function, frame.locals, args, kwargs)
@@ -377,7 +381,11 @@ def _call_compiled(state: State, value: CompiledValue, args: list[Value], kwargs
     return call(state, value.original, args, kwargs)
 
 
+def _call_transformed(state: State, value: TransformedValue, args: list[Value], kwargs: Kwargs) -> Result:
+    return state.known[TransformedValue](state, [value, *args], kwargs)
+
+
 CALLERS: dict[type, Callable[..., Result]] = {
     Constant: _call_constant, FunctionValue: _call_function, MethodValue: _call_method, PartialValue: _call_partial, ObjectValue: _call_object,
-    CompiledValue: _call_compiled,
+    CompiledValue: _call_compiled, TransformedValue: _call_transformed,
 }

@@ -9,7 +9,7 @@ from thruway.core.dtypes import COMPLEX
 from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import dtype_name
-from thruway.shapes.refuse import require
+from thruway.shapes.refuse import expect, require
 from thruway.shapes.rules.dims import fresh, wrap_dim, wrap_dims
 from thruway.shapes.rules.promote import REAL_OF, as_float, category
 from thruway.shapes.rules.strides import Sizes, preserved_strides
@@ -175,7 +175,8 @@ def _topk(x: TensorMeta, k: SizeLike, dim: int = -1, largest: bool = True, sorte
     dim = wrap_dim(dim, len(x.sizes))
     require(x.dtype not in COMPLEX and x.dtype != "bool", f"topk of {x.dtype}")
     limit = x.sizes[dim] if x.sizes else 1
-    require(k >= 0 and k <= limit, f"topk of {k} from {limit}")
+    expect(k, ">=", 0, f"topk of {k} from {limit}")
+    expect(k, "<=", limit, f"topk of {k} from {limit}")
     sizes = tuple(k if d == dim else s for d, s in enumerate(x.sizes))
     return fresh(x, sizes), fresh(x, sizes, "int64")
 
