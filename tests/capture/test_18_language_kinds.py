@@ -13,7 +13,7 @@ import thruway
 
 
 def described(error):
-    return type(error).__name__, str(error), error.args, type(error.__context__).__name__
+    return type(error).__name__, str(error), error.args
 
 
 def caught(call):
