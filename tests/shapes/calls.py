@@ -507,6 +507,20 @@ def bilinear(s: Sampler) -> Call:
     return (image(s), [s.rng.randint(1, 8), s.rng.randint(1, 8)], s.rng.random() < 0.5), {}
 
 
+def padded(rank: int):
+    def make(s: Sampler) -> Call:
+        shape = s.shape(rank + 1, rank + 2)
+        padding = [s.rng.choice([-1, 0, 0, 1, 1, 2, 3]) for _ in range(2 * rank)]
+        layout = torch.channels_last if len(shape) == 4 else torch.channels_last_3d if len(shape) == 5 else None
+        x = s.tensor(shape)
+        return (x.contiguous(memory_format=layout) if layout and s.rng.random() < 0.3 else x, padding), {}
+    return make
+
+
+for rank in (1, 2, 3):
+    call(f"reflection_pad{rank}d replication_pad{rank}d")(padded(rank))
+
+
 @call("pixel_shuffle")
 def pixel_shuffle(s: Sampler) -> Call:
     return (s.tensor([*s.shape(0, 2), s.rng.choice([4, 8, 3]), s.size(), s.size()]), 2), {}

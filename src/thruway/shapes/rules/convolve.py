@@ -1,4 +1,4 @@
-"""Convolutions, pooling and resampling: channels_last in, channels_last out, as eager's kernels do."""
+"""Convolutions, pooling, resampling and padding by what is inside: channels_last in, channels_last out, as eager's kernels do."""
 
 from __future__ import annotations
 
@@ -143,7 +143,24 @@ def _pixel_shuffle(x: TensorMeta, factor: int) -> TensorMeta:
     return fresh_as_suggested(x, (*batch, c // (factor * factor), h * factor, w * factor))
 
 
+def _edge_padded(rank: int, reflects: bool) -> Rule:
+    """Padding by what is inside: reflected at the edge, or the edge repeated."""
+    def rule(x: TensorMeta, padding: Sequence[SizeLike]) -> TensorMeta:
+        require(len(x.sizes) in (rank + 1, rank + 2) and len(padding) == 2 * rank and x.dtype != "bool", f"padding of {x.sizes} by {tuple(padding)}")
+        require(all(s > 0 for s in x.sizes[-rank - 1:]), "padding of nothing")
+        sizes = list(x.sizes)
+        for k in range(rank):
+            before, after = padding[2 * k], padding[2 * k + 1]
+            require(not reflects or (before < sizes[-1 - k] and after < sizes[-1 - k]), "a reflection wider than the input")
+            sizes[-1 - k] = sizes[-1 - k] + before + after
+            require(sizes[-1 - k] > 0, "padding to nothing")
+        return fresh_as_suggested(x, tuple(sizes))
+
+    return rule
+
+
 RULES: dict[str, Rule] = {
+    **{f"aten::{kind}_pad{rank}d": _edge_padded(rank, kind == "reflection") for kind in ("reflection", "replication") for rank in (1, 2, 3)},
     "aten::convolution": _convolution,
     "aten::max_pool2d": _max_pool2d_value,
     "aten::max_pool2d_with_indices": _max_pool2d,
