@@ -25,7 +25,7 @@ from thruway.capture.tensors import call_torch, result_value, tensor_node
 from thruway.capture.values.base import Constant, TensorValue, Value, new_age
 from thruway.capture.values.merge import Merge, Pair, refused
 from thruway.capture.values.mutate import write_cell
-from thruway.capture.values.numbers import WIDE, choose_number, kind_of_number, number_tensor, number_value
+from thruway.capture.values.numbers import WIDE, choose_number, kind_of_number, learn, number_tensor, number_value
 from thruway.core.errors import Unsupported
 from thruway.frame.modes import present
 from thruway.shapes.meta import TensorMeta
@@ -106,7 +106,7 @@ class _Branch:
         start = _Start(self.state)
         sides = []
         for number, place in enumerate(self.places):
-            side = self._run(place)
+            side = self._run(place, number == 0)
             if side.raised:
                 start.restore()
                 return self._expect(number == 1)
@@ -117,12 +117,13 @@ class _Branch:
             return self.taken()
         return self._merged(sides[0], sides[1])
 
-    def _run(self, place: Place) -> Side:
+    def _run(self, place: Place, holds: bool) -> Side:
         """Runs a side; what it changed that is older is as before."""
-        state, start, modes = self.state, _Start(self.state), present()
+        state, start, modes, ranges = self.state, _Start(self.state), present(), self.state.facts.unbacked.copy()
         side = Side(new_age(), _copy(self.frame, place, self.join))
         before, state.effects.oldest = state.effects.oldest, side.oldest
         state.sides.append(side)
+        learn(state, self.condition, holds)
         try:
             side.result = state.finish_inline(Inline(side.frame))
         except UserRaise:
@@ -131,6 +132,7 @@ class _Branch:
         finally:
             state.sides.pop()
             state.effects.oldest = before
+            state.facts.unbacked |= ranges          # what its operators check is known on this side alone
         if len(state.effects.steps) != start.effects[0]:
             raise refused("a side of the branch has effects")
         if present() != modes or state.strict != start.strict or state.devices != start.devices:
@@ -162,7 +164,7 @@ class _Branch:
 
     def _walk(self, merge: Merge, one: Side, other: Side) -> Any:
         """Merges everything that the rest can see; what is given back puts it into the frame."""
-        cells = {cell: merge.merge(*(side.left.get(cell, cell.content) for side in (one, other))) for cell in {**one.left, **other.left}}
+        cells = {cell: _content(merge, *(side.left.get(cell, cell.content) for side in (one, other))) for cell in {**one.left, **other.left}}
         if one.result is not JOINED:
             result = merge.merge(one.result, other.result)
             return lambda branch: branch._finish(cells, Return(result))
@@ -179,7 +181,7 @@ class _Branch:
             branch._finish(cells, None)
         return put
 
-    def _finish(self, cells: dict[Any, Value], outcome: Return | None) -> Return | None:
+    def _finish(self, cells: dict[Any, Value | None], outcome: Return | None) -> Return | None:
         for cell, content in cells.items():
             write_cell(self.state, cell, content)
         return outcome
@@ -281,6 +283,15 @@ class _Branch:
         with torch.enable_grad():
             made = trace.clone()                # no leaf: it may be written in place
         return made if made.stride() == trace.stride() else trace
+
+
+def _content(merge: Merge, one: Value | None, other: Value | None) -> Value | None:
+    """What a cell holds behind the branch; None where it is empty."""
+    if one is None or other is None:
+        if one is not other:
+            raise refused("only one side of the branch binds a variable of a closure")
+        return None
+    return merge.merge(one, other)
 
 
 def _is_handled(state: State) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from thruway.capture.state import State
 from thruway.core.errors import Unsupported
+from thruway.shapes.symbolic import as_node
 from thruway.shapes.trace_tensor import TraceTensor
 from thruway.shapes.traits import Traits
 
@@ -55,9 +56,13 @@ def _tensors(value: object) -> list[TraceTensor]:
 
 
 def _elements(tensor: TraceTensor) -> int:
+    """As many as this call's sizes say; too many where elements decide."""
     count = 1
     for size in tensor.shape:
-        count *= size if type(size) is int else int(size.node.require_hint())
+        if type(size) is not int:
+            node = as_node(size)
+            size = LIMIT if node.facts.is_free(node.size) else node.require_hint()
+        count *= size
     return count
 
 

@@ -168,6 +168,7 @@ class State:
     devices: list[torch.device] = field(default_factory=list)      # default devices set around, the last one counts
     sides: list[Any] = field(default_factory=list)        # the sides of branches being tried, innermost last
     caution: dict[Any, int] = field(default_factory=dict)  # branch → how far to go with it (see branches)
+    relations: dict[int, Any] = field(default_factory=dict)   # trace of a truth value → the comparison of sizes that it answers
     links: list[Any] = field(default_factory=list)        # tensors that are one in eager, on one side of a branch
     strict: list[bool] = field(default_factory=list)      # error_on_graph_break blocks entered here, and whether each is on
 

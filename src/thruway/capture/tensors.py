@@ -193,6 +193,13 @@ def result_value(state: State, node: torch.fx.Node, result: Any) -> Value:
             part.meta["line"] = node.meta["line"]
             items.append(result_value(state, part, item))
         return ListValue(items) if isinstance(result, list) else TupleValue(tuple(items), cls=type(result))
+    if type(result) is dict and holds_tensor(list(result.values())):
+        pairs = {}
+        for key, item in result.items():
+            part = make_node(state.graph, "call_function", operator.getitem, (node, key))
+            part.meta["line"] = node.meta["line"]
+            pairs[key] = (from_python(state, key), result_value(state, part, item))
+        return DictValue(pairs)
     return from_python(state, result)
 
 
@@ -221,6 +228,8 @@ def add_node(state: State, target: Any, args: list[Value], kwargs: dict[str, Val
     node.meta["line"] = state.where()
     if state.is_opaque:
         node.meta["opaque"], state.is_opaque = True, False
+        if state.sides:
+            state.sides[-1].unselectable = "an operator that may raise runs only where it is asked for"
     return node
 
 

@@ -148,8 +148,8 @@ class _Placing:
         return name
 
     def _copy(self, node: Node, copies: dict[Node, Any], places: dict[Node, Node]) -> Node:
-        if node.target is torch.scalar_tensor and node.args[0] in self.elements:
-            return self.graph.call_method("to", (copies[node.args[0]], node.kwargs["dtype"]))
+        if node.target is torch.scalar_tensor and (held := places.get(node.args[0])) is not None:
+            return self.graph.call_method("to", (held, node.kwargs["dtype"]))
         taken = [one for one in node.all_input_nodes if one in places and takes_number(node, one, self.kinds)]
         made = self.graph.node_copy(node, lambda one: self._cast(places[one], self.kinds[one], node) if one in taken else copies[one])
         return self._rounded(made, node) if taken and node.target not in COMPARISONS | {operator.setitem} else made
@@ -185,9 +185,11 @@ def example_of(node: Node) -> torch.Tensor:
 
 
 def takes_number(user: Node, node: Node, kinds: dict[Node, type]) -> bool:
-    """Whether `user` is arithmetic of a tensor and the number `node`, or writes that float into a tensor."""
+    """Whether `user` is arithmetic of a tensor and the number `node`, writes that float into a tensor, or makes a tensor of it."""
     if user.target is operator.setitem:
         return user.args[2] is node and kinds[node] is float
+    if user.target is torch.scalar_tensor:
+        return True
     if user.target not in ARITHMETIC | COMPARISONS or user in kinds or user.kwargs:
         return False
     left, right = user.args

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from thruway.capture.known_calls import (
-    builtin_functions, builtin_types, caches, containers, control, iterators, library, ordering, output, reflection, torch_state, torch_tensors,
+    autograd_function, builtin_functions, builtin_types, caches, containers, control, iterators, library, ordering, output, reflection,
+    tensor_truths, torch_modes, torch_state, torch_tensors, transforms,
 )
 
-TABLES = (builtin_functions, builtin_types, caches, containers, control, iterators, library, ordering, output, reflection, torch_state, torch_tensors)
+TABLES = (autograd_function, builtin_functions, builtin_types, caches, containers, control, iterators, library, ordering, output, reflection,
+          tensor_truths, torch_modes, torch_state, torch_tensors, transforms)
 KNOWN: dict[Any, Callable[..., Any]] = {target: handler for table in TABLES for target, handler in table.ROWS.items()}

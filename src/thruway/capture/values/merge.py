@@ -9,7 +9,7 @@ from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, Ob
 from thruway.capture.values.numbers import kind_of_number
 from thruway.capture.values.types_ import python_type
 from thruway.core.errors import Unsupported
-from thruway.shapes.symbolic import bare
+from thruway.shapes.symbolic import SizeNode
 
 PLAIN = (int, float, complex, str, bytes, bool, torch.dtype, torch.device, torch.Size, range)
 Pair = tuple[Value, Value]
@@ -31,7 +31,7 @@ class Merge:
         self.partners: dict[Value, Value] = {}
 
     def merge(self, left: Value, right: Value) -> Value:
-        if left is right or _is_same_constant(left, right):
+        if left is right or _is_same_constant(left, right) or _is_same_size(left, right):
             return left
         kind = kind_of_number(left)
         if kind is not None and kind is kind_of_number(right):
@@ -40,8 +40,6 @@ class Merge:
             case TensorValue(), TensorValue():
                 self._check_tensors(left, right)
                 return self._leaf(left, right)
-            case SizeValue(), SizeValue() if kind is None and type(left.size) is type(right.size) is torch.SymInt and bare(left.size) == bare(right.size):
-                return left
             case TupleValue(), TupleValue() if left.cls is right.cls and len(left.items) == len(right.items):
                 return TupleValue(tuple(map(self.merge, left.items, right.items)), cls=left.cls)
             case (ListValue() | DictValue() | SetValue() | ObjectValue(), _) if type(left) is type(right):
@@ -122,6 +120,13 @@ class Merge:
                 return self.merge(left, right)
             case _:
                 raise refused("the sides of the branch leave objects of different structure")
+
+
+def _is_same_size(left: Value, right: Value) -> bool:
+    if not isinstance(left, SizeValue) or not isinstance(right, SizeValue):
+        return False
+    a, b = left.size.node, right.size.node
+    return type(a) is SizeNode is type(b) and a.size == b.size
 
 
 def _is_same_constant(left: Value, right: Value) -> bool:

@@ -58,7 +58,7 @@ def remove_member(state: State, target: SetValue, value: Value) -> None:
 
 def cell_waits(state: State, cell: CellValue) -> bool:
     """Whether a side of a branch may write the older cell: what each side leaves there is merged like a local."""
-    if not state.sides or cell.exposed:
+    if not state.sides or cell.exposed or cell.age >= state.effects.oldest:
         return False
     state.sides[-1].cells.setdefault(cell, (cell.content, cell.real))
     return True

@@ -14,8 +14,10 @@ import torch
 from thruway.capture.state import State
 from thruway.capture.tensors import call_torch, result_value, run_trace, size_node
 from thruway.capture.values.base import Constant, SizeValue, TensorValue, TupleValue, Value
-from thruway.shapes.floats import BoolElementNode, Element, FloatNode, IntElementNode
+from thruway.core.sizes import SizeLike
+from thruway.shapes.floats import BoolElementNode, Element, FloatNode
 from thruway.shapes.nodes import make_node
+from thruway.shapes.symbolic import SizeNode, bare
 
 EXACT, INT64 = 1 << 53, 1 << 63
 WIDE = {bool: torch.bool, int: torch.int64, float: torch.float64}
@@ -29,14 +31,17 @@ def kind_of_number(value: Value) -> type | None:
         case Constant(value=int(number)) if type(number) is int and -INT64 <= number < INT64:
             return int
         case SizeValue() if is_element(value):
-            return bool if is_truth(value) else int if isinstance(value.size.node, IntElementNode) else float
+            return {torch.SymBool: bool, torch.SymInt: int, torch.SymFloat: float}[type(value.size)]
         case _:
             return None
 
 
 def is_element(value: Value) -> bool:
     """Whether a tensor holds the number, or it is made of such numbers."""
-    return isinstance(value, SizeValue) and isinstance(value.size.node, FloatNode) and value.size.node.is_element()
+    if not isinstance(value, SizeValue):
+        return False
+    node = value.size.node
+    return node.is_element() if isinstance(node, FloatNode) else type(node) is SizeNode and node.facts.is_free(node.size)
 
 
 def is_truth(value: Value) -> bool:
@@ -62,21 +67,63 @@ def number_tensor(state: State, value: Value) -> TensorValue:
     if is_truth(value):
         return tensor_of_truth(state, value)
     dtype = WIDE[kind_of_number(value)]
-    node = make_node(state.graph, "call_function", torch.scalar_tensor, (value.value if isinstance(value, Constant) else size_node(state, value),),
-                     {"dtype": dtype, "device": "cpu"})
+    number = value.value if isinstance(value, Constant) else size_node(state, value)
+    node = make_node(state.graph, "call_function", torch.scalar_tensor, (number,), {"dtype": dtype, "device": "cpu"})
     node.meta["line"] = state.where()
+    if isinstance(value, SizeValue) and type(value.size.node) is SizeNode:
+        node.meta["opaque"] = True                          # it fails where int64 is too narrow
+        if state.sides:
+            state.sides[-1].unselectable = "an integer may be too large for a tensor"
     return result_value(state, node, run_trace(state, torch.scalar_tensor, [1], {"dtype": dtype, "device": "cpu"}))
 
 
 def compare_elements(state: State, function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value | None:
     """The truth value of a comparison with a number from a tensor; None where tensors would not compare as Python does."""
+    if (known := _known_comparison(state, function, left, right)) is not None:
+        return Constant(known)
     left, right = _alike(left, right), _alike(right, left)
     kinds = kind_of_number(left), kind_of_number(right)
     if kinds not in ((int, int), (float, float)) and not (kinds == (bool, bool) and function in (operator.eq, operator.ne)):
         return None
     operands = [one if isinstance(one, Constant) else number_tensor(state, one) for one in (left, right)]
     result = call_torch(state, function, operands, {})
-    return truth_value(state, result) if isinstance(result, TensorValue) else None
+    if not isinstance(result, TensorValue):
+        return None
+    if (sizes := _sizes(left, right)) is not None:
+        state.relations[id(result.trace)] = sizes[0], SIGNS[function], sizes[1]
+    return truth_value(state, result)
+
+
+def learn(state: State, condition: TensorValue, holds: bool) -> None:
+    """What the condition says of integers, where they are sizes: for the side of the branch where it holds, or does not."""
+    left, sign, right = state.relations.get(id(condition.trace), (0, "==", 0))
+    match sign if holds else OPPOSITE[sign]:
+        case ">" | ">=" as found:
+            state.facts.raise_bound(left, right, found == ">")
+        case "<" | "<=" as found:
+            state.facts.raise_bound(right, left, found == "<")
+        case "!=" if state.facts.surely(left, ">=", right):
+            state.facts.raise_bound(left, right, True)
+
+
+def _known_comparison(state: State, function: Callable[[Any, Any], Any], left: Value, right: Value) -> bool | None:
+    """The answer where it holds for every number that the tensors may hold."""
+    sizes = _sizes(left, right)
+    if sizes is None:
+        return None
+    if state.facts.surely(sizes[0], SIGNS[function], sizes[1]):
+        return True
+    return False if state.facts.surely(sizes[0], OPPOSITE[SIGNS[function]], sizes[1]) else None
+
+
+def _sizes(*values: Value) -> list[SizeLike] | None:
+    """Integers that sizes may be made of; None where there are others."""
+    found = [one.value if isinstance(one, Constant) else one.size.node for one in values]
+    return [bare(one) for one in found] if all(type(one) in (int, SizeNode) for one in found) else None
+
+
+SIGNS = {operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">="}
+OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def _alike(one: Value, other: Value) -> Value:
