@@ -25,7 +25,7 @@ from thruway.codegen.sources import Sources, generate
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.journal import Journal
 from thruway.core.passes import check_order, run_passes
-from thruway.frame.modes import with_autocast
+from thruway.frame.modes import DTYPE_SETTERS, sets_modes, with_autocast
 from thruway.core.settings import Settings
 from thruway.core.sizes import SizeLike
 from thruway.core.target import Target
@@ -71,6 +71,8 @@ class GraphCompiler:
     ) -> Callable[..., tuple[torch.Tensor, ...]]:
         """A callable over the graph's inputs. Unsupported where a stage cannot take the graph."""
         if needs_cut(graph_module.graph):
+            if sets_modes(graph_module.graph, DTYPE_SETTERS):
+                raise Unsupported("TW808", "sizes depend on elements, and autocast is switched inside")
             return self._compile_pieces(cut(graph_module, metas, weights), name, settings, default_float, mode, facts or Facts())
         machine = self.machine(settings)
         placed = place_numbers(graph_module, metas, weights)
@@ -136,7 +138,7 @@ class GraphCompiler:
         with self._stage("generate", name, settings):
             sources = generate(plan, machine.target)
         self.journal.offer("code", name, lambda: "\n".join(sources.units))
-        call = self._load(sources, machine, name, settings, show_graph(graph))
+        call = self._load(sources, machine, name, settings)
         return _restoring_random_state(call) if any(map(_draws, graph.nodes)) else call
 
     @contextmanager
@@ -157,8 +159,8 @@ class GraphCompiler:
         self.journal.offer("graph", name, lambda: show_graph(graph))
         return graph
 
-    def _load(self, sources: Sources, machine: Machine, name: str, settings: Settings, text: str) -> Callable[..., tuple[torch.Tensor, ...]]:
-        key = graph_key(text, settings, machine.target, torch.__version__, "")
+    def _load(self, sources: Sources, machine: Machine, name: str, settings: Settings) -> Callable[..., tuple[torch.Tensor, ...]]:
+        key = graph_key(sources.hash, settings, machine.target, torch.__version__, "")
         artifact = Artifact(key, sources.units, sources.launch)
         with self.journal.time("compile", name):
             runnable = load_artifact(artifact, machine.workers, report=lambda detail: self.journal.add("repack", name, str(detail)))

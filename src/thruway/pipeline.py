@@ -8,13 +8,14 @@ into an error, and only a backend of the user's own may raise.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -24,6 +25,7 @@ from torch.fx import Graph, GraphModule
 
 from thruway import native
 from thruway.capture.capture import capture
+from thruway.capture.breaks import CATALOGUE
 from thruway.capture.captured import Captured
 from thruway.core.ambient import settings as ambient
 from thruway.core.collector import collector_paused
@@ -36,12 +38,13 @@ from thruway.frame.changes import Change, Dynamic, changes
 from thruway.frame import hook
 from thruway.frame.entries import Entries, Record, explain_miss, make_entry
 from thruway.frame.guard import Guard, GuardSet
+from thruway.frame.modes import SETTERS, kept_modes, sets_modes, without_device_mode
 from thruway.frame.show_guards import show_guards
 from thruway.frame.skip import is_skipped, is_skipped_code, is_standard
 from thruway.frame.source import Local
 from thruway.frame.state import is_outside_torch_transforms, read_state
 from thruway.graph_compiler import GraphCompiler
-from thruway.native.fallback import bind_arguments
+from thruway.native.fallback import bind_arguments, call_bound
 from thruway.runtime.measure import Comparison, Verdict, is_comparable
 from thruway.runtime.plain import name_of, plain_region
 from thruway.shapes.refuse import NO_RULE
@@ -51,13 +54,15 @@ from thruway.shapes.trace_tensor import meta_of
 ENTRY_BYTES = 64 << 10             # what an entry holds besides guards and kernels, roughly
 WAITS = 4                          # calls that run as they are because a later one can be captured better
 GPU_WARM_CALLS = 4                 # until a CUDA graph is recorded
+CPU_WARM_CALLS = 2                 # until weights are packed
 RAISES_IN_EAGER = frozenset({"TW107", "TW112", "TW302"})     # reasons that are errors of the user's own: running the function brings them up
 
 UNREAD_LIST, LENGTHS = "TW119", 4
+DTYPES = frozenset({torch.set_default_dtype})       # the compiler assumes one default dtype for a graph
 
 journal = Journal()
 _functions: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
-_graphs = GraphCompiler(journal)
+graphs = GraphCompiler(journal)
 
 
 def compile_callable(function: Callable[..., Any], options: CompileOptions) -> Any:
@@ -96,6 +101,17 @@ def follow_stance() -> None:
         each.compiled.eager = ambient.current().stance == "force_eager"
 
 
+@contextlib.contextmanager
+def all_eager() -> Iterator[None]:
+    """Every compiled function runs eager meanwhile."""
+    for each in list(_functions):
+        each.compiled.eager = True
+    try:
+        yield
+    finally:
+        follow_stance()
+
+
 class CompiledFunction:
     """The compiler's side of one compiled function: its entries, and what to do at a miss. The native object calls `miss`."""
 
@@ -104,6 +120,7 @@ class CompiledFunction:
         self.is_continuation, self.continuations = family is not None, family or Continuations(options)
         self.name = options.name or function.__qualname__
         self.lock = threading.RLock()
+        self.told_modes = self.is_called = False
         self.waits = 0
         self.dynamic: set[Change] = set()                        # what changed between calls and is kept symbolic since
         self.compiled = native.core().Compiled(function, self.miss)
@@ -114,6 +131,7 @@ class CompiledFunction:
     def miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The entry for this call, or None: run the function."""
         if not is_outside_torch_transforms():
+            self._note_modes()
             return None
         arguments = bind_arguments(self.function, args, kwargs)
         if arguments is None:
@@ -127,7 +145,7 @@ class CompiledFunction:
             self._note_recompile(args, kwargs)
             self._note_changes(arguments)
             try:
-                with collector_paused():
+                with collector_paused(), torch.autograd.profiler.record_function("thruway: compile"):
                     record = self.compile_frame(arguments)
             except NotNow as why:
                 self.waits += 1
@@ -137,10 +155,30 @@ class CompiledFunction:
                 refusal = refused
             else:
                 self.entries.add(record)
-                return record.entry
+                return self._first(record.entry)
         if refusal.reason.code in RAISES_IN_EAGER:
             self.function(*args, **kwargs)
         raise refusal
+
+    def _note_modes(self) -> None:
+        """Says once why calls run eager below modes of the user's own or inside torch's transforms."""
+        if not self.told_modes:
+            self.told_modes = True
+            journal.add("eager", self.name, reason=BreakReason("TW118", *CATALOGUE["TW118"]))
+
+    def _first(self, entry: Any) -> Any:
+        """The entry; at the first call one that calls again, so that the journal hears when that call is over."""
+        if self.is_called or self.is_continuation or not ambient.current().break_notice:
+            return entry
+        self.is_called = True
+        return make_entry(self.name, GuardSet(read_state(), ()), (), None, finish=self._call_first, hooked=entry.hooked).entry
+
+    def _call_first(self, *values: Any) -> Any:
+        count = len(values) - len(self.function.__code__.co_freevars)
+        try:
+            return call_bound(self.compiled, self.function.__code__, values[:count])
+        finally:
+            journal.add("called", self.name)
 
     def _decline(self, stance: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """No entry answers, and the user wants nothing compiled now."""
@@ -163,7 +201,9 @@ class CompiledFunction:
                 captured = self._capture(arguments, settings, dynamic)
             journal.add("capture", self.name)
             self._note_captured(captured)
-            return self._checked_entry(captured, self._backend(captured, arguments, settings), arguments)
+            with without_device_mode():
+                graph = self._backend(captured, arguments, settings)
+            return self._checked_entry(captured, graph, arguments)
         except Unsupported as failure:
             return self._leave_eager(failure.reason, arguments)
         except (FullGraphError, BackendError, NotNow, _TooDynamic):
@@ -233,11 +273,13 @@ class CompiledFunction:
             graph = self._by_callable(self.options.backend, captured, arguments)
         else:
             graph = None
-            if self.options.backend == "thruway" and not wants_gradient(captured):
+            if self.options.backend == "thruway" and not wants_gradient(captured) and not sets_modes(captured.graph.graph, DTYPES):
                 graph = self._thruway(captured, settings)
                 if graph is None and any(is_symbolic(each.meta) for each in captured.inputs):
                     raise _TooDynamic("the compiler wants fixed sizes for this graph")
-            plain = plain_region(captured.graph.graph, captured.forward)
+            plain = plain_region(captured.graph.graph, captured.run if graph else captured.forward)
+            if sets_modes(captured.graph.graph, SETTERS):
+                plain = _keeping_modes(plain)
             graph = _compared(graph, plain, captured, settings) if graph else plain
         journal.add("graph", self.name, items=tuple(name_of(node) for node in captured.graph.graph.nodes if node.op.startswith("call")))
         return graph
@@ -268,7 +310,7 @@ class CompiledFunction:
     def _entry(self, captured: Captured, graph: Callable[..., Any] | None) -> Record:
         failed = functools.partial(self._leave_compiled, captured) if graph is not None else None
         record = make_entry(
-            captured.name, captured.guards, [each.source for each in captured.inputs], graph, captured.finish,
+            captured.name, captured.guards, [each.source for each in captured.inputs], _marked(graph, captured.graph), captured.finish,
             single_output=captured.single_output, kept=captured.kept, nbytes=ENTRY_BYTES, failed=failed,
             hooked=bool(captured.break_reasons) and below.watch(self.options),
         )
@@ -277,9 +319,10 @@ class CompiledFunction:
         return record
 
     def _keep_faster(self, record: Record, verdict: Verdict) -> None:
-        record.entry.graph = verdict.graph
+        record.entry.graph = _marked(verdict.graph, None)
+        times = f"torch's operators took {verdict.eager * 1e3:.3g} ms a call, compiled code {verdict.compiled * 1e3:.3g} ms"
         if verdict.eager:
-            journal.add("kept_eager", self.name, f"torch's operators took {verdict.eager * 1e3:.3g} ms a call, compiled code {verdict.compiled * 1e3:.3g} ms")
+            journal.add("kept_eager" if verdict.won else "measured", self.name, times)
 
     def _leave_compiled(self, captured: Captured, failure: Exception) -> None:
         """The graph gave up in a call that the function itself answered: from now on the function answers all calls like it."""
@@ -290,6 +333,21 @@ class CompiledFunction:
             for record in [each for each in self.entries if each.guards is captured.guards]:
                 self.entries.remove(record)
             self.entries.add(make_entry(captured.name, captured.guards, (), None, kept=captured.kept))
+
+
+class Marks:
+    """What `explain` hangs around every graph, while it looks: `mark(graph, operators)` gives what runs in its place."""
+
+    mark: Callable[[Callable[..., Any], int], Callable[..., Any]] | None = None
+
+
+marks = Marks()
+
+
+def _marked(graph: Callable[..., Any] | None, captured: GraphModule | None) -> Callable[..., Any] | None:
+    if marks.mark is None or graph is None:
+        return graph
+    return marks.mark(graph, sum(node.op.startswith("call") for node in captured.graph.nodes) if captured else 0)
 
 
 class FrameBelow(CompiledFunction):
@@ -387,15 +445,15 @@ below = Below()
 class Continuations:
     """Compiles the continuations of one compiled function, and theirs: once per code, globals and closure, so that loops find them again."""
 
-    def __init__(self, options: CompileOptions):
-        self.options = options
+    def __init__(self, options: CompileOptions, make: Callable[..., CompiledFunction] | None = None):
+        self.options, self.make = options, make or CompiledFunction
         self.hides_compiling = False                             # what code of this family hears that asks whether it is being compiled
         self.made: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, function: FunctionType) -> Any:
         key = (function.__code__, id(function.__globals__), *map(id, function.__closure__ or ()))
         found = self.made.get(key)
-        return found or self.made.setdefault(key, CompiledFunction(function, self.options, self).compiled)
+        return found or self.made.setdefault(key, self.make(function, self.options, self).compiled)
 
 
 class _TooDynamic(Exception):
@@ -413,13 +471,22 @@ def _compared(compiled: Callable[..., Any], plain: Callable[..., Any], captured:
     if not allowed or not is_comparable(captured.graph.graph):
         return compiled
     if "cuda" not in kinds:
-        return Comparison(compiled, plain)
+        return Comparison(compiled, plain, CPU_WARM_CALLS)
     return Comparison(compiled, plain, GPU_WARM_CALLS, _wait_for_stream, torch.cuda.is_current_stream_capturing)
 
 
 def _wait_for_stream() -> None:
     """Not for the device: another thread may be recording there, which that would spoil."""
     torch.cuda.current_stream().synchronize()
+
+
+def _keeping_modes(run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run`, which sets modes and puts them back, also where it fails in between."""
+    def call(*inputs: Any) -> Any:
+        with kept_modes():
+            return run(*inputs)
+
+    return call
 
 
 def wants_gradient(captured: Captured) -> bool:
@@ -448,7 +515,7 @@ def _compile_or_none(
 ) -> Callable[..., tuple[torch.Tensor, ...]] | None:
     """What the graph compiler makes of `graph`; None, with the reason in the journal, where it fails."""
     try:
-        return _graphs.compile(graph, metas(), weights, name, settings, default_float, mode, facts)
+        return graphs.compile(graph, metas(), weights, name, settings, default_float, mode, facts)
     except Unsupported as failure:
         journal.add("eager", name, "the captured graph runs by torch's operators", reason=failure.reason)
     except Exception as failure:

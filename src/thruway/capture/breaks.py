@@ -22,6 +22,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "TW114": ("object {0} is used as a dict key or set member", "use strings, numbers or types as keys"),
     "TW115": ("a generator made outside is advanced: {0}", "pass a list"),
     "TW116": ("the frame has {0} instructions: too many to unroll", "move the loop out of the compiled function"),
+    "TW118": ("a function or dispatch mode, or a transform of torch, is on around the call", "call it outside the mode"),
     "TW119": ("the content of the list {0} is needed, whose length changes between calls", "pass a list of one length, or a tensor"),
     "TW117": ("{0} is written and shares memory with {1}", "pass tensors that do not overlap"),
     "TW130": ("{0} is marked with thruway.disable{1}", "remove the mark where the function may be captured"),

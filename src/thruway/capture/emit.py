@@ -26,7 +26,7 @@ from thruway.capture.state import Namespace, State
 from thruway.capture.tensors import tensor_node
 from thruway.capture.values.base import (
     NULL, RAISED_BARE, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
-    SizeValue, SliceValue, TensorValue, TupleValue, Value, ViewValue,
+    SizeValue, SliceValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.effect import expose
 from thruway.capture.values.iterate import CountedIterator, DictIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
@@ -210,6 +210,8 @@ class Emitter:
 
     def method(self, value: MethodValue) -> str:
         function = value.function
+        if isinstance(function, Constant) and isinstance(function.value, types.ClassMethodDescriptorType):
+            return f"{self.constant(function.value)}.__get__(None, {self.value(value.owner)})"
         if isinstance(function, Constant) and hasattr(function.value, "__get__"):
             return f"{self.constant(function.value)}.__get__({self.value(value.owner)})"
         return f"types.MethodType({self.value(function)}, {self.value(value.owner)})"
@@ -411,10 +413,16 @@ def _build_generator(out: Emitter, value: GeneratorValue, recipe: tuple, name: s
     return [f"{made}({out.values(arguments)})", *([f"next({name})"] if value.started else [])]
 
 
+def _build_transformed(out: Emitter, value: TransformedValue, recipe: tuple, name: str) -> list[str]:
+    options = "".join(f", {key}={out.value(one)}" for key, one in value.options.items())
+    return [f"{out.constant(value.target)}({out.value(value.function)}{options})"]
+
+
 BUILDERS: dict[type, Callable[..., list[str]]] = {
     ListValue: _build_list, DictValue: _build_dict, SetValue: _build_set, CellValue: _build_cell, FunctionValue: _build_function,
     ObjectValue: _build_object, ListIterator: _build_list_iterator, DictIterator: _build_dict_iterator, CountedIterator: _build_counted_iterator,
     EnumerateIterator: _build_enumerate, RowIterator: _build_rows, RangeIterator: _build_range_iterator, GeneratorValue: _build_generator,
+    TransformedValue: _build_transformed,
 }
 
 

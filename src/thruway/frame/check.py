@@ -21,6 +21,7 @@ from thruway.core.sizes import Atom, FloorDiv, Max, Min, Mod, Size, SizeLike, Sy
 from thruway.frame import source as sources
 from thruway.frame.guard import MISSING, GlobalState, Guard, GuardSet, TensorExpectation
 from thruway.frame.source import Source
+from thruway.frame.modes import has_only_device_mode, present_devices
 from thruway.frame.state import read_state
 from thruway.native import probe
 
@@ -183,7 +184,8 @@ class _Builder:
     def add_state(self, state: GlobalState) -> None:
         """Modes are objects, of which the native word only has the number: ask Python."""
         at = self._emit("const", 0, 0, None, NO_GUARD)
-        self._check("python", at, 0, lambda _: read_state() == state, NO_GUARD)
+        devices = state.devices
+        self._check("python", at, 0, lambda _: has_only_device_mode() and present_devices() == devices, NO_GUARD)
 
     def _tensor(self, expected: TensorExpectation, at: int, guard: int) -> tuple[object, ...]:
         dtype, device = getattr(torch, expected.dtype), torch.device(expected.device)

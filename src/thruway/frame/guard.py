@@ -72,6 +72,7 @@ class GlobalState:
     default_device: str
     function_modes: int                             # number of active __torch_function__ modes
     dispatch_modes: int
+    devices: tuple[object, ...] = ()                # set by default-device contexts around, outermost first
     word: bytes = field(default=b"", compare=False, repr=False)
 
 

@@ -6,8 +6,7 @@ import torch
 
 from thruway import native
 from thruway.frame.guard import GlobalState
-
-AUTOCAST_DEVICES = ("cpu", "cuda")
+from thruway.frame.modes import AUTOCAST_DEVICES, has_only_device_mode, present_devices
 
 
 def read_state() -> GlobalState:
@@ -21,14 +20,16 @@ def read_state() -> GlobalState:
         default_device=str(torch.get_default_device()),
         function_modes=torch._C._len_torch_function_stack(),
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
+        devices=present_devices(),
         word=native.core().read_state(),
     )
 
 
 def is_outside_torch_transforms() -> bool:
-    """Whether nothing watches or rewrites torch calls here: no modes, no functorch level, no tracing, no torch.compile."""
+    """Whether nothing watches or rewrites torch calls here: no modes but a default device, no functorch level, no tracing,
+    no torch.compile."""
     return not (
-        torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack() or torch._C._functorch.maybe_current_level() is not None
+        not has_only_device_mode() or torch._C._len_torch_dispatch_stack() or torch._C._functorch.maybe_current_level() is not None
         or torch._C._get_tracing_state() is not None or torch.compiler.is_compiling()
     )
 

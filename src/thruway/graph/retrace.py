@@ -18,6 +18,7 @@ from torch.fx.node import map_arg
 
 from thruway.core.errors import Unsupported, UserLine
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol, add, as_symbol, floordiv, maximum, minimum, mod, mul
+from thruway.frame.modes import autocast_devices, kept_modes
 from thruway.graph.evaluate import constant_node
 from thruway.graph.functionalize import functionalize
 from thruway.shapes.meta import TensorMeta
@@ -215,7 +216,7 @@ def retrace(graph_module: GraphModule, metas: Sequence[TensorMeta | SizeLike], w
     recorder = Recorder(graph, facts=facts)
     names = [n.target for n in graph_module.graph.nodes if n.op == "placeholder"]
     inputs = [_input(recorder, meta, name, weight) for meta, name, weight in zip(metas, names, weights)]
-    with _below_autograd(recorder):
+    with kept_modes(), _below_autograd(recorder):
         outputs = run_captured(graph_module, inputs, recorder)
     return _close(recorder, outputs)
 
@@ -270,6 +271,7 @@ def _below_autograd(recorder: Recorder) -> ExitStack:
 def run_captured(module: GraphModule, inputs: Sequence[object], recorder: Recorder) -> tuple[object, ...]:
     """The captured graph over `inputs`; each operator is recorded under the line of the captured node that calls it."""
     remaining = list(inputs)
+    recorder.autocast = autocast_devices()
     values: dict[Node, object] = {}
     for node in module.graph.nodes:
         recorder.line = node.meta.get("line")
@@ -281,6 +283,8 @@ def run_captured(module: GraphModule, inputs: Sequence[object], recorder: Record
                 values[node] = _attribute(module, node.target)
             case "call_function":
                 values[node] = node.target(*args, **kwargs)
+                if node.target is torch.set_autocast_enabled:
+                    recorder.autocast = autocast_devices()
             case "call_method":
                 values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
             case "call_module":

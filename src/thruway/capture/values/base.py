@@ -269,6 +269,16 @@ class PartialValue(Value):
         self.function, self.args, self.kwargs = function, args, kwargs
 
 
+class TransformedValue(Value):
+    """What a transform of torch.func makes of a function: `target(function, **options)`."""
+
+    __slots__ = ("target", "function", "options")
+
+    def __init__(self, target: Callable[..., Any], function: Value, options: dict[str, Value]):
+        super().__init__()
+        self.target, self.function, self.options = target, function, options
+
+
 class SuperValue(Value):
     """super(start, owner): `owner` an instance or a class, lookups begin behind `start` in the MRO."""
 

@@ -7,7 +7,7 @@ from thruway.capture.effects import Build, Write
 from thruway.capture.state import State
 from thruway.capture.values.base import (
     NULL, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue,
-    SetValue, SizeValue, SliceValue, TensorValue, TupleValue, Value, ViewValue,
+    SetValue, SizeValue, SliceValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
 )
 
 
@@ -24,7 +24,7 @@ def expose(state: State, value: Value, inside: tuple[Value, ...] = ()) -> None:
     if value.exposed or isinstance(value, (Constant, TensorValue, SizeValue)):
         return
     if value in inside:
-        _mark(state, value)
+        mark_exposed(state, value)
         state.effects.steps.append(Build(value, ()))
         return
     parts = children(state, value)
@@ -34,14 +34,14 @@ def expose(state: State, value: Value, inside: tuple[Value, ...] = ()) -> None:
         if value.exposed:
             state.effects.steps.append(Write("fill", (value, contents(value)), None))
             return
-        _mark(state, value)
+        mark_exposed(state, value)
         state.effects.steps.append(Build(value, contents(value)))
 
 
-MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue, IteratorValue, GeneratorValue)
+MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue, IteratorValue, GeneratorValue, TransformedValue)
 
 
-def _mark(state: State, value: Value) -> None:
+def mark_exposed(state: State, value: Value) -> None:
     """From now on writes to the value, and to an object's attributes and builtin content, are steps."""
     parts = [value]
     if isinstance(value, ObjectValue | FunctionValue):
@@ -70,6 +70,8 @@ def children(state: State, value: Value) -> list[Value]:
             return [value.function, value.owner]
         case PartialValue():
             return [value.function, *value.args, *value.kwargs.values()]
+        case TransformedValue():
+            return [value.function, *value.options.values()]
         case ViewValue():
             return [value.mapping]
         case CellValue():
@@ -119,7 +121,7 @@ def contents(value: Value) -> tuple:
             return tuple(value.items.values())
         case CellValue():
             return (value.content,)
-        case FunctionValue() | IteratorValue() | GeneratorValue():
+        case FunctionValue() | IteratorValue() | GeneratorValue() | TransformedValue():
             return ()
         case ObjectValue():
             attributes = contents(value.attributes) if value.attributes is not None else ()

@@ -14,12 +14,12 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.base import (
     CellValue, CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
-    SizeValue, SliceValue, SuperValue, TensorValue, TupleValue, Value, ViewValue,
+    SizeValue, SliceValue, SuperValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
 )
 
 FIXED: dict[type, type] = {
     FunctionValue: types.FunctionType, MethodValue: types.MethodType, PartialValue: functools.partial, SliceValue: slice, CellValue: types.CellType,
-    GeneratorValue: types.GeneratorType, SuperValue: super,
+    GeneratorValue: types.GeneratorType, SuperValue: super, TransformedValue: types.FunctionType,
 }
 SIZES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 

@@ -1,0 +1,424 @@
+"""Torch's own features inside and around compiled code: autocast, default devices and dtypes, custom autograd functions, transforms.
+
+Every program is compared with eager: results with their dtypes and devices, gradients, and what it leaves behind. Where a graph is
+claimed, a backend callable counts it.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import thruway
+from thruway.pipeline import journal
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+
+@pytest.fixture
+def fresh():
+    thruway.reset()
+    torch.manual_seed(0)
+    yield
+    assert not journal.of_kind("bug"), journal.of_kind("bug")
+    thruway.reset()
+
+
+class Graphs:
+    """A backend that keeps the graphs that it gets, and runs them as they are."""
+
+    def __init__(self):
+        self.graphs = []
+
+    def __call__(self, graph, inputs):
+        self.graphs.append(graph)
+        return graph.forward
+
+    @property
+    def calls(self):
+        return [node for graph in self.graphs for node in graph.graph.nodes if node.op.startswith("call")]
+
+
+def alike(expected, found, tolerance=1e-5):
+    if isinstance(expected, torch.Tensor):
+        assert type(found) is type(expected)
+        assert (found.dtype, found.device, found.shape, found.requires_grad) == (expected.dtype, expected.device, expected.shape, expected.requires_grad)
+        if not expected.is_meta:
+            torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    elif isinstance(expected, (tuple, list)):
+        assert type(found) is type(expected) and len(found) == len(expected)
+        for one, other in zip(expected, found):
+            alike(one, other, tolerance)
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        alike(list(expected.values()), list(found.values()), tolerance)
+    else:
+        assert found == expected and type(found) is type(expected)
+
+
+def check(function, *args, graphs=None, tolerance=1e-5, calls=2):
+    """Compares with eager under a counting backend and under the compiler; the number of graphs where `graphs` says one."""
+    backend = Graphs()
+    for compiled in (thruway.compile(function, backend=backend), thruway.compile(function)):
+        for _ in range(calls):
+            torch.manual_seed(1)
+            expected = function(*args)
+            torch.manual_seed(1)
+            alike(expected, compiled(*args), tolerance)
+    if graphs is not None:
+        assert len(backend.graphs) == graphs, (len(backend.graphs), [event.reason for event in journal.events if event.reason])
+    return backend
+
+
+def gradients(function, *leaves):
+    for leaf in leaves:
+        leaf.grad = None
+    function(*leaves).sum().backward()
+    return [leaf.grad for leaf in leaves]
+
+
+# -- autocast ------------------------------------------------------------------------------------------------------------------------
+
+LINEAR = torch.nn.Linear(8, 8)
+X, W = torch.randn(4, 8), torch.randn(8, 8)
+
+
+def mixed(x):
+    y = x + 1
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = LINEAR(y)
+        s = z.softmax(-1)
+        with torch.autocast("cpu", enabled=False):
+            k = z.float() @ W
+    return s * 2, z, k, (x @ W).dtype
+
+
+@torch.no_grad()
+def test_autocast_inside():
+    backend = check(mixed, X, graphs=1, tolerance=2e-2)
+    assert not torch.is_autocast_enabled("cpu")
+    assert any(node.target is torch.set_autocast_enabled for node in backend.calls)
+
+
+UNDER_AUTOCAST = {
+    "linear": lambda: F.linear(X, W), "matmul": lambda: X @ W, "softmax": lambda: (X @ W).softmax(-1), "rms_norm": lambda: F.rms_norm(X @ W, (8,), W[0]),
+    "layer_norm": lambda: F.layer_norm(X @ W, (8,)), "einsum": lambda: torch.einsum("ij,jk->ik", X, W), "tensordot": lambda: torch.tensordot(X, W, 1),
+    "inner": lambda: torch.inner(X, X), "multi_dot": lambda: torch.linalg.multi_dot([X, W, W]), "cdist": lambda: torch.cdist(X @ W, X),
+    "cosine": lambda: F.cosine_similarity(X @ W, X), "cat": lambda: torch.cat([X @ W, X]), "add": lambda: X @ W + X, "bilinear": lambda: F.bilinear(X, X, W[None]),
+    "attention": lambda: F.scaled_dot_product_attention(X[None], X[None], X[None]), "kl": lambda: F.kl_div((X @ W).log_softmax(-1), X.softmax(-1), reduction="sum"),
+    "conv": lambda: F.conv2d(X[None, None], W[None, None, :3, :3]), "mv": lambda: W @ X[0], "cumsum": lambda: (X @ W).cumsum(-1),
+}
+
+
+@pytest.mark.parametrize("name", UNDER_AUTOCAST)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_operators_are_cast_as_autocast_casts_them(name, mode):
+    operator = UNDER_AUTOCAST[name]
+
+    def inside():
+        with torch.autocast("cpu", torch.bfloat16):
+            return operator()
+    with mode():
+        check(inside, graphs=1, tolerance=3e-2)
+        with torch.autocast("cpu", torch.bfloat16):
+            check(operator, graphs=1, tolerance=3e-2)
+
+
+def broken(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = LINEAR(x)
+        n = len(str(z.float()[0, 0].round().item()))
+        w = LINEAR(z)
+    return w * n, (x @ W).dtype
+
+
+def sized_by_elements(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = LINEAR(x)
+        w = LINEAR(z[z[:, 0] > 0])
+    return w, x @ W, z
+
+
+@torch.no_grad()
+def test_autocast_around_sizes_that_depend_on_elements():
+    check(sized_by_elements, X, tolerance=2e-2)
+    assert not torch.is_autocast_enabled("cpu")
+
+
+@torch.no_grad()
+def test_autocast_goes_on_behind_a_break():
+    check(broken, X, graphs=2, tolerance=5e-2)
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_autocast_gradients_reach_the_weights_once_cast():
+    layer = torch.nn.Linear(8, 8)
+
+    def step(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return layer(layer(x)).float()
+    expected = gradients(step, X.clone().requires_grad_()), layer.weight.grad.clone()
+    layer.zero_grad()
+    found = gradients(thruway.compile(step), X.clone().requires_grad_()), layer.weight.grad.clone()
+    alike(expected, found, 1e-3)
+
+
+def test_an_error_in_the_graph_leaves_autocast_off():
+    def wrong(x, i):
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.embedding(i, x @ W)
+    compiled = thruway.compile(wrong)
+    good, bad = torch.tensor([0, 1]), torch.tensor([0, 100])
+    x = X.clone().requires_grad_()
+    alike(wrong(x, good), compiled(x, good), 2e-2)
+    with pytest.raises(IndexError):
+        compiled(x, bad)
+    assert not torch.is_autocast_enabled("cpu") and torch.is_grad_enabled()
+
+
+def test_one_entry_for_each_autocast_state():
+    def both(x):
+        return x @ W
+    compiled = thruway.compile(both)
+    with torch.no_grad():
+        for _ in range(2):
+            alike(both(X), compiled(X))
+            for dtype in (torch.bfloat16, torch.float16):
+                with torch.autocast("cpu", dtype):
+                    alike(both(X), compiled(X), 2e-2)
+
+
+# -- default dtype and device --------------------------------------------------------------------------------------------------------
+
+def in_double(x):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        made = torch.ones(8) / 3
+    finally:
+        torch.set_default_dtype(before)
+    return x + made, torch.tensor(1.5).dtype
+
+
+def test_default_dtype_inside():
+    check(in_double, X, graphs=1)
+    assert torch.get_default_dtype() is torch.float32
+
+
+def made_on_default(x):
+    return x.to(torch.get_default_device()) + torch.arange(8.0), torch.tensor([1.0, 2.0]), torch.zeros(2, device=None), torch.zeros_like(x), torch.rand(2, device="cpu")
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_default_device_around(device):
+    with torch.device(device):
+        check(lambda x: made_on_default(x)[:4], X.to(device), graphs=1)
+        assert torch.get_default_device().type == device
+
+
+def test_entries_are_told_apart_by_the_default_device():
+    def made(x):
+        return torch.ones(2), x + 1
+    compiled = thruway.compile(made)
+    for _ in range(2):
+        alike(made(X), compiled(X))
+        with torch.device("meta"):
+            assert compiled(X)[0].is_meta
+        torch.set_default_device("meta")
+        try:
+            assert compiled(X)[0].is_meta
+        finally:
+            torch.set_default_device(None)
+        assert not compiled(X)[0].is_meta
+
+
+def device_inside(x):
+    with torch.device("meta"):
+        a = torch.ones(3)
+        with torch.device("cpu"):
+            b = torch.ones(3)
+        c = torch.tensor([1, 2])
+    return x + 1, a, b, c, torch.ones(1)
+
+
+def device_across_a_break(x):
+    with torch.device("meta"):
+        a = torch.ones(3)
+        n = len(str(x[0, 0].round().item()))
+        b = torch.zeros(3)
+    return x + n, a, b, torch.ones(2)
+
+
+def test_a_default_device_inside():
+    check(device_inside, X, graphs=1)
+    check(device_across_a_break, X)
+    assert torch._C._len_torch_function_stack() == 0
+
+
+class AddsOne(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        return result + 1 if function is torch.Tensor.mul else result
+
+
+def test_a_function_mode_of_the_users_own_sees_every_call():
+    def double(x):
+        return x * 2 + 1
+
+    def inside(x):
+        y = x + 1
+        with AddsOne():
+            y = y * 2
+        return y * 2
+    check(inside, X)
+    compiled = thruway.compile(double)
+    compiled(X)
+    with AddsOne():
+        alike(double(X), compiled(X))
+        with torch.device("cpu"):
+            alike(double(X), compiled(X))
+    assert any(event.reason and event.reason.code == "TW118" for event in journal.events)
+
+
+# -- custom autograd functions -------------------------------------------------------------------------------------------------------
+
+class Cube(torch.autograd.Function):
+    """Its backward is not its forward's, so that a gradient of the forward shows."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        ctx.wanted = ctx.needs_input_grad
+        return x * x * x * factor
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 5 * x * ctx.factor, None
+
+
+class Split(torch.autograd.Function):
+    @staticmethod
+    def forward(x, y=None):
+        return x * 2, x.round(), x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.count = len(inputs)
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad, _, same):
+        return grad * 7 + same * ctx.count, None
+
+
+class InPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3
+
+
+SEEN = []
+
+
+class Noting(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        SEEN.append(x.dim())
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 9
+
+
+def with_cube(x):
+    return Cube.apply(x + 1, 2.0) * 2
+
+
+def with_split(x):
+    a, b, c = Split.apply(x * 1)
+    return a + b + c
+
+
+def with_in_place(x):
+    y = x + 1
+    return InPlace.apply(y) + y
+
+
+def with_noting(x):
+    return Noting.apply(x * 2) + 1
+
+
+@pytest.mark.parametrize("function", [with_cube, with_split, with_in_place, with_noting])
+def test_custom_functions_without_gradient_are_captured(function):
+    SEEN.clear()
+    with torch.no_grad():
+        check(function, X, graphs=1, calls=1)
+        check(function, X.clone().requires_grad_(), graphs=1, calls=1)
+    check(function, X, graphs=1, calls=1)
+
+
+@pytest.mark.parametrize("function, graphs", [(with_cube, 1), (with_split, 1), (with_in_place, 2), (with_noting, None)])
+def test_custom_functions_keep_their_own_gradients(function, graphs):
+    backend = Graphs()
+    for compiled in (thruway.compile(function, backend=backend), thruway.compile(function)):
+        for _ in range(2):
+            alike(gradients(function, X.clone().requires_grad_()), gradients(compiled, X.clone().requires_grad_()))
+    assert graphs in (None, len(backend.graphs))
+
+
+def test_effects_of_a_custom_forward_happen_once():
+    SEEN.clear()
+    compiled = thruway.compile(with_noting)
+    for count in (1, 2):
+        compiled(X.clone().requires_grad_())
+        assert len(SEEN) == count
+
+
+def test_an_input_that_a_custom_function_returns_is_an_alias():
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return -grad
+
+    def same(x):
+        y = Same.apply(x)
+        return y, y is x
+    check(same, X)
+    alike(gradients(lambda x: Same.apply(x * 2), X.clone().requires_grad_()),
+          gradients(thruway.compile(lambda x: Same.apply(x * 2)), X.clone().requires_grad_()))
+
+
+def test_custom_forward_and_backward_under_autocast():
+    class Product(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cpu")
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a @ b
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="cpu")
+        def backward(ctx, grad):
+            a, b = ctx.saved_tensors
+            return grad @ b.t(), a.t() @ grad
+
+    def product(a, b):
+        with torch.autocast("cpu", torch.bfloat16):
+            return Product.apply(a, b), a @ b
+    with torch.no_grad():
+        check(product, X, W, graphs=1, tolerance=2e-2)
+    check(product, X.clone().requires_grad_(), W.clone().requires_grad_(), graphs=1, tolerance=2e-2)
