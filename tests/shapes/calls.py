@@ -509,8 +509,8 @@ def bilinear(s: Sampler) -> Call:
 
 def padded(rank: int):
     def make(s: Sampler) -> Call:
-        shape = s.shape(rank + 1, rank + 2)
-        padding = [s.rng.choice([-1, 0, 0, 1, 1, 2, 3]) for _ in range(2 * rank)]
+        shape = [max(1, n) if s.rng.random() < 0.9 else n for n in s.shape(rank + 1, rank + 2)]
+        padding = [s.rng.choice([-1, 0, 0, 0, 0, 1, 1, 2]) for _ in range(2 * rank)]
         layout = torch.channels_last if len(shape) == 4 else torch.channels_last_3d if len(shape) == 5 else None
         x = s.tensor(shape)
         return (x.contiguous(memory_format=layout) if layout and s.rng.random() < 0.3 else x, padding), {}

@@ -154,8 +154,7 @@ def _edge_padded(rank: int, reflects: bool) -> Rule:
             require(not reflects or (before < sizes[-1 - k] and after < sizes[-1 - k]), "a reflection wider than the input")
             sizes[-1 - k] = sizes[-1 - k] + before + after
             require(sizes[-1 - k] > 0, "padding to nothing")
-        is_volume = reflects and len(sizes) == 4 and rank == 3               # without a batch eager lays it out plainly
-        return fresh(x, tuple(sizes)) if is_volume else fresh_as_suggested(x, tuple(sizes))
+        return fresh_as_suggested(x, tuple(sizes))
 
     return rule
 
