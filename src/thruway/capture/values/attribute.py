@@ -279,7 +279,7 @@ def _exception_args(state: State, owner: ObjectValue) -> Value:
 
 
 def _linked_error(state: State, owner: ObjectValue, name: str) -> Value:
-    if name not in owner.slots and (owner.real is not None or RAISED_BARE in owner.slots):
+    if name not in owner.slots and (owner.real is not None or name == "__context__" and RAISED_BARE in owner.slots):
         raise unsupported(state, "TW106", f"{name} of an exception")
     return owner.slots.get(name, NONE)
 
