@@ -55,6 +55,7 @@ ENTRY_BYTES = 64 << 10             # what an entry holds besides guards and kern
 WAITS = 4                          # calls that run as they are because a later one can be captured better
 GPU_WARM_CALLS = 4                 # until a CUDA graph is recorded
 CPU_WARM_CALLS = 2                 # until weights are packed
+CPU_WARM_CALLS = 2                 # until weights are packed
 RAISES_IN_EAGER = frozenset({"TW107", "TW112", "TW302"})     # reasons that are errors of the user's own: running the function brings them up
 
 UNREAD_LIST, LENGTHS = "TW119", 4

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from runtime.programs import MULTIPLY_ADD, launch_list, matrix, vector
 
 from thruway.core.launch import Allocate, Call, Kernel, SlotRef, View
 from thruway.runtime.derived import watched_inputs
+from thruway.runtime.first import derives_much, interleaved
 
 N = 96
 
@@ -171,3 +174,43 @@ def test_a_failed_derivation_is_tried_again(loader):
         run(x, w)
     w.data = torch.randn(2, 2)
     torch.testing.assert_close(run(x, w)[0], x @ (w @ w))
+
+
+def packed_chain():
+    """Two weights, each copied and turned by derived steps, the second by two through a view; the wide one makes the first call derive as it goes."""
+    w, wide = matrix(N, N), matrix(N, 1 << 16)
+    derived = (
+        Call("aten::clone", (SlotRef(2),), (), (4,)),
+        View(5, 4, matrix(N, N).__class__("float32", (1 << 16, N), (1, 1 << 16))),
+        Call("aten::clone", (SlotRef(1),), (), (6,)),
+        Allocate(7, w), Kernel("multiply_add", (6, 6, 6, 7), (N * N,)),
+        Call("aten::contiguous", (SlotRef(5),), (), (8,)),
+    )
+    steps = (Call("aten::mm", (SlotRef(0), SlotRef(7)), (), (9,)), Call("aten::mm", (SlotRef(9), SlotRef(4)), (), (10,)),
+             Call("aten::mm", (SlotRef(10), SlotRef(8)), (), (3,)))
+    return launch_list((matrix(2, N), w, wide), steps, (3,), 11, weights=(1, 2), derived=derived, derived_slots=(4, 7, 8))
+
+
+def test_the_first_call_keeps_nothing_and_gives_the_same(loader, reports):
+    launch = packed_chain()
+    assert derives_much(launch) and not derives_much(scaled_linear())
+    run = loader(launch, MULTIPLY_ADD, report=reports.append)
+    x, w, wide = torch.randn(2, N), torch.randn(N, N), torch.randn(N, 1 << 16) * 1e-2
+    first = run(x, w, wide)[0]
+    assert run.derivation.times == 0 and run.derived_bytes == 0
+    assert torch.equal(run(x, w, wide)[0], first) and run.derivation.times == 1
+    torch.testing.assert_close(first, x @ (w * w + w) @ wide @ wide.T, atol=1e-2, rtol=1e-3)
+    w.data.mul_(2)
+    torch.testing.assert_close(run(x, w, wide)[0], x @ (w * w + w) @ wide @ wide.T, atol=1e-2, rtol=1e-3)
+    assert run.derivation.times == 2 and len(reports) == 1
+
+
+def test_derived_steps_stand_before_the_first_that_needs_them():
+    steps = interleaved(packed_chain()).steps
+    assert [step.outs[0] for step in steps if isinstance(step, Call)] == [6, 9, 4, 10, 8, 3]
+
+
+def test_derived_steps_stay_apart_where_a_step_writes():
+    launch = packed_chain()
+    writing = replace(launch, steps=(*launch.steps, Call("aten::mul_", (SlotRef(0), 2), (), (), True)))
+    assert not derives_much(writing)

@@ -53,3 +53,7 @@ class Captured:
         """The graph as a function of its inputs."""
         _LazyGraphModule.force_recompile(self.graph)
         return self.graph.forward
+
+    def run(self, *inputs: object) -> tuple[object, ...]:
+        """The same, whose Python code is written only if it runs."""
+        return self.forward(*inputs)

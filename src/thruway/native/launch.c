@@ -33,6 +33,7 @@ typedef struct {
     Py_ssize_t *watches;        /* inputs that derived values depend on */
     Derived *derived;           /* NULL before the first call */
     PyObject *prepare, *derive, *plain;
+    PyObject *first;            /* answers the first call in place of all this; NULL from then on */
     long quiet, restless;       /* calls since the last one; changes in a row with no call between */
 } Launcher;
 
@@ -235,7 +236,13 @@ static PyObject *launch(PyObject *self, PyObject *const *inputs, size_t flagged,
     for (Py_ssize_t i = 0; i < count; i++)
         if (UNLIKELY(!tw_is_tensor(inputs[i])))
             return PyErr_Format(PyExc_TypeError, "argument %zd is no tensor but %.80s", i, Py_TYPE(inputs[i])->tp_name);
-    PyObject *derived = NULL, *result = NULL;
+    PyObject *derived = NULL, *result = NULL, *first = l->first;
+    if (UNLIKELY(first != NULL)) {
+        l->first = NULL;
+        result = PyObject_Vectorcall(first, inputs, count, NULL);
+        Py_DECREF(first);
+        return result;
+    }
     if (l->derive && !(derived = current_derived(l, inputs))) {
         tw_fail_region(0);
         return NULL;
@@ -281,14 +288,14 @@ static int read_watched(PyObject *watched, Py_ssize_t inputs, Py_ssize_t *into)
     return 0;
 }
 
-/* Launcher(inputs, symbols=((input, dimension), …), prepare, watched=(input, …), derive=None, plain=None): derive(*inputs) gives
-   the tuple of derived values, or None to have `plain` called with the inputs from now on, until a weight changes. */
+/* Launcher(inputs, symbols=((input, dimension), …), prepare, watched=(input, …), derive=None, plain=None, first=None): derive(*inputs) gives
+   the tuple of derived values, or None to have `plain` called with the inputs from now on, until a weight changes. `first` answers the first call. */
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"inputs", "symbols", "prepare", "watched", "derive", "plain", NULL};
-    PyObject *symbols, *prepare, *watched, *derive = Py_None, *plain = Py_None;
+    static char *names[] = {"inputs", "symbols", "prepare", "watched", "derive", "plain", "first", NULL};
+    PyObject *symbols, *prepare, *watched, *derive = Py_None, *plain = Py_None, *first = Py_None;
     Py_ssize_t inputs;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nO!OO!|OO", names, &inputs, &PyTuple_Type, &symbols, &prepare, &PyTuple_Type, &watched, &derive, &plain)
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nO!OO!|OOO", names, &inputs, &PyTuple_Type, &symbols, &prepare, &PyTuple_Type, &watched, &derive, &plain, &first)
         || !tw_is_binding_ready())
         return NULL;
     Launcher *l = (Launcher *)type->tp_alloc(type, 0);
@@ -299,6 +306,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     l->prepare = Py_NewRef(prepare);
     l->derive = derive == Py_None ? NULL : Py_NewRef(derive);
     l->plain = Py_NewRef(plain);
+    l->first = first == Py_None ? NULL : Py_NewRef(first);
     l->symbols = PyTuple_GET_SIZE(symbols);
     l->symbol_input = PyMem_Calloc(l->symbols * 2 + 1, sizeof(Py_ssize_t));
     l->symbol_dim = l->symbol_input + l->symbols;
@@ -321,6 +329,7 @@ static int launcher_traverse(PyObject *self, visitproc visit, void *arg)
     if (l->derived)
         Py_VISIT(l->derived->values);
     Py_VISIT(l->plain);
+    Py_VISIT(l->first);
     for (Py_ssize_t i = 0; i < l->shapes; i++)
         Py_VISIT((PyObject *)l->shape[i].program);
     return 0;
@@ -334,6 +343,7 @@ static int launcher_clear(PyObject *self)
     Py_CLEAR(l->prepare);
     Py_CLEAR(l->derive);
     Py_CLEAR(l->plain);
+    Py_CLEAR(l->first);
     return 0;
 }
 

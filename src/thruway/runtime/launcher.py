@@ -21,9 +21,10 @@ class PythonLauncher:
 
     def __init__(
         self, inputs: int, symbols: tuple[tuple[int, int], ...], prepare: Callable[..., PythonProgram], watched: tuple[int, ...],
-        derive: Callable[..., Tensors] | None = None, plain: Callable[..., Tensors] | None = None,
+        derive: Callable[..., Tensors] | None = None, plain: Callable[..., Tensors] | None = None, first: Callable[..., Tensors] | None = None,
     ):
         self.inputs, self.symbols, self.prepare, self.watched, self.derive, self.plain = inputs, symbols, prepare, watched, derive, plain
+        self.first = first                   # answers the first call in place of all this
         self.release()
 
     def release(self) -> None:
@@ -38,6 +39,9 @@ class PythonLauncher:
         for i, each in enumerate(inputs):
             if not isinstance(each, torch.Tensor):
                 raise TypeError(f"argument {i} is no tensor but {type(each).__name__}")
+        if first := self.first:
+            self.first = None
+            return first(*inputs)
         try:
             derived = self._current_derived(inputs) if self.derive else ()
             program = self._find_program(inputs)

@@ -110,7 +110,7 @@ def _drops(launch: LaunchList, slots: Slots) -> tuple[tuple[Slot, ...], ...]:
     last: dict[Slot, int] = {}
     members: dict[Slot, set[Slot]] = {}
     for i, step in enumerate(launch.steps):
-        for slot in (*uses(step), *_defines(step)):
+        for slot in (*uses(step), *defines(step)):
             if slots.is_per_call(slot) and slots.root[slot] not in kept:
                 last[slots.root[slot]] = i
                 members.setdefault(slots.root[slot], set()).add(slot)
@@ -120,7 +120,7 @@ def _drops(launch: LaunchList, slots: Slots) -> tuple[tuple[Slot, ...], ...]:
     return tuple(drops)
 
 
-def _defines(step: Step) -> tuple[Slot, ...]:
+def defines(step: Step) -> tuple[Slot, ...]:
     match step:
         case Allocate(slot=slot) | View(slot=slot):
             return (slot,)

@@ -8,6 +8,7 @@ A call raises RegionFailed where a check of a kernel or an operator failed befor
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from thruway.runtime.cpu.launch import PythonProgram
 from thruway.runtime.cpu.tensors import bump_version, make_arena
 from thruway.runtime.derived import Derivation, Report, watched_inputs
 from thruway.runtime.evaluate import concrete
+from thruway.runtime.first import derives_much, interleaved, keep_freed_memory
 from thruway.runtime.launcher import PythonLauncher
 from thruway.runtime.resolve import find_code, open_library
 
@@ -62,21 +64,24 @@ def load(
     if core is None and is_native:
         raise CompilerBug("runtime", "the native core was asked for and is not there")
 
-    def prepare(*values: int):
+    def prepare(launch: LaunchList, *values: int):
         sized = concrete(launch, {binding.name: value for binding, value in zip(launch.symbols, values)})
         return native_program(core, sized, code) if core else PythonProgram(sized, code)
 
-    launcher = core.Launcher if core else PythonLauncher
-    derivation = Derivation(launch, code, report) if launch.derived else None
-    call = launcher(
-        inputs=len(launch.inputs),
-        symbols=tuple((binding.input, binding.dim) for binding in launch.symbols),
-        prepare=prepare,
-        watched=watched_inputs(launch) if derivation else (),
-        derive=derivation,
-        plain=plain,
-    )
-    return Runnable(call, derivation)
+    def launcher(launch: LaunchList, **more: object) -> Call:
+        return (core.Launcher if core else PythonLauncher)(
+            inputs=len(launch.inputs), symbols=tuple((binding.input, binding.dim) for binding in launch.symbols),
+            prepare=functools.partial(prepare, launch), **more,
+        )
+
+    if not launch.derived:
+        return Runnable(launcher(launch, watched=()), None)
+    first = None
+    if derives_much(launch):
+        keep_freed_memory()
+        first = launcher(interleaved(launch), watched=())
+    derivation = Derivation(launch, code, report)
+    return Runnable(launcher(launch, watched=watched_inputs(launch), derive=derivation, plain=plain, first=first), derivation)
 
 
 def load_artifact(artifact: Artifact, workers: Workers | None, *, report: Report | None = None, plain: Call | None = None) -> Runnable:
