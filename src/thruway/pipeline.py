@@ -55,7 +55,6 @@ ENTRY_BYTES = 64 << 10             # what an entry holds besides guards and kern
 WAITS = 4                          # calls that run as they are because a later one can be captured better
 GPU_WARM_CALLS = 4                 # until a CUDA graph is recorded
 CPU_WARM_CALLS = 2                 # until weights are packed
-CPU_WARM_CALLS = 2                 # until weights are packed
 RAISES_IN_EAGER = frozenset({"TW107", "TW112", "TW302"})     # reasons that are errors of the user's own: running the function brings them up
 
 UNREAD_LIST, LENGTHS = "TW119", 4
@@ -263,6 +262,8 @@ class CompiledFunction:
     def _note_captured(self, captured: Captured) -> None:
         for reason in captured.break_reasons:
             journal.add("graph_break" if captured.finish else "eager", self.name, reason=reason, where=reason.where)
+        if captured.finish is not None:
+            journal.add("effects", self.name)
         journal.offer("captured", self.name, lambda: str(captured.graph.graph) if captured.graph else "(no graph)")
         journal.offer("guards", self.name, lambda: show_guards(captured.guards))
 
@@ -316,11 +317,11 @@ class CompiledFunction:
             hooked=bool(captured.break_reasons) and below.watch(self.options),
         )
         if isinstance(graph, Comparison):
-            graph.end = functools.partial(self._keep_faster, record)
+            graph.end = functools.partial(self._keep_faster, record, captured.graph)
         return record
 
-    def _keep_faster(self, record: Record, verdict: Verdict) -> None:
-        record.entry.graph = _marked(verdict.graph, None)
+    def _keep_faster(self, record: Record, graph: GraphModule, verdict: Verdict) -> None:
+        record.entry.graph = _marked(verdict.graph, graph)
         times = f"torch's operators took {verdict.eager * 1e3:.3g} ms a call, compiled code {verdict.compiled * 1e3:.3g} ms"
         if verdict.eager:
             journal.add("kept_eager" if verdict.won else "measured", self.name, times)
@@ -337,18 +338,18 @@ class CompiledFunction:
 
 
 class Marks:
-    """What `explain` hangs around every graph, while it looks: `mark(graph, operators)` gives what runs in its place."""
+    """What `explain` hangs around every graph, while it looks: `mark(graph, operators, writes)` gives what runs in its place."""
 
-    mark: Callable[[Callable[..., Any], int], Callable[..., Any]] | None = None
+    mark: Callable[..., Callable[..., Any]] | None = None
 
 
 marks = Marks()
 
 
-def _marked(graph: Callable[..., Any] | None, captured: GraphModule | None) -> Callable[..., Any] | None:
+def _marked(graph: Callable[..., Any] | None, captured: GraphModule) -> Callable[..., Any] | None:
     if marks.mark is None or graph is None:
         return graph
-    return marks.mark(graph, sum(node.op.startswith("call") for node in captured.graph.nodes) if captured else 0)
+    return marks.mark(graph, sum(node.op.startswith("call") for node in captured.graph.nodes), not is_comparable(captured.graph))
 
 
 class FrameBelow(CompiledFunction):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+import thruway
 from thruway.core.errors import BreakReason, UserLine
 from thruway.core.journal import Journal
 from thruway.report.explain import explain_call
+from thruway.surface import lazy
 
 WHERE = UserLine("model.py", 12, "forward", "print(z.shape)")
 REASON = BreakReason("TW103", "a call of print", "use logging", WHERE)
@@ -64,3 +67,42 @@ def test_an_error_in_the_call_arrives_and_leaves_no_reader():
 def test_what_was_not_compiled_is_said():
     got = explain_call(lambda f: f, SimpleNamespace(journal=Journal()), lambda: 5, (), {})
     assert got.result == 5 and "compilation is switched off" in got.notes[0]
+
+
+# -- real calls ---------------------------------------------------------------------------------------------------------------------------
+
+def test_the_share_inside_graphs_and_further_calls():
+    got = thruway.explain(lambda x: (x * 2).relu().sum())(torch.ones(100))
+    assert got.calls > 1 and got.share.operators_inside == 3 and got.share.operators_outside == 0
+    assert 0 < got.share.seconds_inside <= got.share.seconds and "3 of 3 operators (100 %)" in str(got)
+    assert any(note.startswith(("measured", "kept eager")) for note in got.notes)
+
+
+def test_a_call_that_leaves_a_trace_is_made_once():
+    seen = []
+
+    def f(x):
+        seen.append(1)
+        return x.add_(1)
+
+    x = torch.zeros(2)
+    assert thruway.explain(f)(x).calls == 1 and seen == [1] and x[0] == 1
+    assert thruway.explain(f, calls=3)(x).calls == 3 and len(seen) == 4 and x[0] == 4
+
+
+def test_operators_outside_graphs_are_counted():
+    @thruway.disable
+    def outside(x):
+        return torch.sin(x) + torch.tan(x)
+
+    got = thruway.explain(lambda x: outside(x + 1) * 2)(torch.ones(4))
+    assert (got.share.operators_inside, got.share.operators_outside) == (2, 3) and got.graph_break_count == 1
+
+
+def test_every_guard_that_missed_is_told_with_what_would_stop_it():
+    calls = iter([torch.ones(3), torch.ones(3, dtype=torch.float64)])
+    compiled = thruway.compile(lambda x: x + 1)
+    for x in calls:
+        compiled(x)
+    (event,) = [e for e in lazy.pipeline().journal.of_kind("recompile") if e.function.endswith("<lambda>") and "float64" in e.detail][-1:]
+    assert "Tensor float32" in event.detail and "Tensor float64" in event.detail and "pass tensors of one kind" in event.detail and event.where

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import sys
+import time
 
+import pytest
+import torch
+
+import thruway
 from thruway.core.ambient import settings
 from thruway.core.errors import BreakReason, UserLine
 from thruway.core.journal import KINDS, Journal
@@ -46,11 +51,29 @@ def test_the_notice_comes_once_per_function_and_can_be_hidden(printed):
         journal.add("eager", "f", reason=REASON)
         journal.add("graph_break", "f", reason=REASON)
         journal.add("eager", "g", "left alone")
+        assert not lines
+        for name in "ffg":
+            journal.add("called", name)
     assert len(lines) == 2 and "f does not run compiled as a whole: TW103: a call of print (model.py:12)" in lines[0]
     assert "g does not run compiled as a whole: left alone." in lines[1]
     with settings.override(break_notice=False):
         journal.add("eager", "h", reason=REASON)
+        journal.add("called", "h")
     assert len(lines) == 2
+
+
+def test_the_notice_follows_what_the_first_call_prints(capfd):
+    def f(x):
+        print("inside", file=sys.stderr)
+        time.time()
+        return x + 1
+
+    compiled = thruway.compile(f, backend="eager")
+    with settings.override(break_notice=True):
+        compiled(torch.ones(2))
+        compiled(torch.ones(2))
+    first, second, third = capfd.readouterr().err.splitlines()
+    assert first == third == "inside" and "f does not run compiled as a whole" in second and "time.time" not in first
 
 
 def test_stages_are_made_only_where_a_topic_wants_them(printed):

@@ -54,6 +54,8 @@ KINDS = (
     "recording_again",  # recording a CUDA graph failed; it is tried again at a later call
     "cuda_graph_refused",        # a step is not replayed as one CUDA graph; `reason` says why
     "out_of_memory",    # recordings and cached memory of a GPU were given up
+    "effects",          # Python code of an entry's own follows its graph: effects, results that are no plain tensors
+    "called",           # the first call of a compiled function is over
     "unchecked",        # shadow mode: a call could not be compared with eager
     "bug",              # a CompilerBug was caught and the stretch runs eager
 )

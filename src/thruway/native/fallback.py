@@ -12,7 +12,7 @@ import inspect
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
-from types import FunctionType, MethodType, TracebackType
+from types import CodeType, FunctionType, MethodType, TracebackType
 from weakref import ReferenceType
 
 import torch
@@ -421,6 +421,15 @@ class Compiled:
         if entry.failed is not None:
             entry.failed(failure)
         return True, result
+
+
+def call_bound(function: Callable[..., object], code: CodeType, arguments: tuple[object, ...]) -> object:
+    """Calls with what `bind_arguments` gave for `code`."""
+    positional, keyword = code.co_argcount, code.co_kwonlyargcount
+    rest = list(arguments[positional + keyword:])
+    more = rest.pop(0) if code.co_flags & inspect.CO_VARARGS else ()
+    named = dict(zip(code.co_varnames[positional:positional + keyword], arguments[positional:positional + keyword]))
+    return function(*arguments[:positional], *more, **named, **(rest.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else {}))
 
 
 def bind_arguments(function: FunctionType, args: tuple, kwargs: dict) -> tuple[object, ...] | None:

@@ -1,24 +1,49 @@
-"""`thruway.explain(f)(*args)`: one compiled call, and what the journal and the stages' readable forms say about it."""
+"""`thruway.explain(f)(*args)`: a compiled call, and what the journal, the stages' readable forms and torch's profiler say about it.
+
+Where the call left no trace (one graph that writes nothing, no break, no effect), more calls on the same arguments follow, so that the
+comparison with eager comes to its end; `calls=` asks for a number of calls in any case.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
+
+import torch
+from torch.autograd.profiler_legacy import profile           # the other one writes to stderr
 
 from thruway.core.errors import BreakReason
 from thruway.core.journal import Event, Journal
 from thruway.report.metrics import stage_seconds
 
 NOTED = ("kept_eager", "recompile", "repack", "predicted", "measured", "cuda_graph_refused", "out_of_memory", "bug")
+MORE_CALLS = 20                       # what a comparison with eager takes at most
+GRAPH, COMPILING = "thruway: graph", "thruway: compile"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What of the last call lay inside compiled graphs: operators (those of the captured graphs that ran) and seconds."""
+
+    operators_inside: int
+    operators_outside: int
+    seconds_inside: float
+    seconds: float
+
+    def __str__(self) -> str:
+        whole = self.operators_inside + self.operators_outside
+        return (f"inside graphs: {self.operators_inside} of {whole} operators ({_percent(self.operators_inside, whole)}), "
+                f"{self.seconds_inside * 1e3:.3g} of {self.seconds * 1e3:.3g} ms ({_percent(self.seconds_inside, self.seconds)})")
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What one call did. `eager` says what runs eager as a whole, `guards` one line per guard, `seconds` is per stage, `notes` says
-    what else happened (kept eager since that was faster, weights derived, faults). `result` is what the call returned."""
+    """What the calls did. `eager` says what runs eager as a whole, `skipped` which frames below a break were never captured, `guards` one
+    line per guard, `seconds` is per stage, `notes` says what else happened (guards that missed, kept eager since that was faster, predicted
+    and measured gains, weights derived, faults). `share` is of the last call, `result` what the first one returned."""
 
     graph_count: int
     graph_break_count: int
@@ -29,6 +54,9 @@ class Explanation:
     seconds: tuple[tuple[str, float], ...]
     notes: tuple[str, ...]
     result: Any = None
+    skipped: tuple[str, ...] = ()
+    share: Share | None = None
+    calls: int = 1
 
     def __str__(self) -> str:
         operators = sum(count for _, count in self.operators)
@@ -36,12 +64,14 @@ class Explanation:
         sections = [
             _section("graph breaks", [str(reason) for reason in self.break_reasons]),
             _section("runs eager", [str(reason) for reason in self.eager]),
+            _section("never captured", self.skipped),
             _section("notes", self.notes),
             _section("operators", [f"{name} × {count}" for name, count in self.operators]),
             _section("guards", self.guards),
             _section("seconds", [f"{stage} {seconds:.4f}" for stage, seconds in self.seconds if seconds >= 1e-4]),
         ]
-        return "\n".join([head, *(section for section in sections if section)])
+        shares = [str(self.share)] if self.share else []
+        return "\n".join([head, *shares, *(section for section in sections if section)])
 
 
 class GuardReader:
@@ -57,20 +87,72 @@ class GuardReader:
         self.lines += [line for line in text.splitlines() if line.strip()]
 
 
+class Watch:
+    """What is hung around every graph made meanwhile. `pure`: none of them writes or draws, so that the call can be made again."""
+
+    def __init__(self) -> None:
+        self.operators = 0
+        self.pure = True
+
+    def mark(self, graph: Callable[..., Any], operators: int, writes: bool = False) -> Callable[..., Any]:
+        self.pure &= not writes
+
+        def marked(*inputs: Any) -> Any:
+            self.operators += operators
+            with torch.autograd.profiler.record_function(GRAPH):
+                return graph(*inputs)
+
+        return marked
+
+
 def explain_call(
-    compile: Callable[[Any], Any], pipeline: ModuleType, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
+    compile: Callable[[Any], Any], pipeline: ModuleType, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], calls: int | None = None,
 ) -> Explanation:
-    """Compiles `target` afresh, calls it once, and tells what that call did. What the call raises goes to the caller."""
+    """Compiles `target` afresh, calls it, and tells what that did. What a call raises goes to the caller."""
     journal: Journal = pipeline.journal
-    start, guards = len(journal.events), GuardReader()
+    start, guards, watch, marks = len(journal.events), GuardReader(), Watch(), getattr(pipeline, "marks", None)
     journal.readers.append(guards)
     try:
+        if marks is not None:
+            marks.mark = watch.mark
         compiled = compile(target)
-        result = compiled(*args, **kwargs)
+        result, share = _profiled(watch, lambda: compiled(*args, **kwargs))
+        wanted = calls or (MORE_CALLS if watch.pure and _left_no_trace(journal.events[start:]) else 1)
+        for _ in range(wanted - 1):
+            _, share = _profiled(watch, lambda: compiled(*args, **kwargs))
     finally:
         journal.readers.remove(guards)
+        if marks is not None:
+            marks.mark = None
     notes = ("compilation is switched off or not supported here: the call ran eager",) if compiled is target else ()
-    return explanation_of(journal.events[start:], guards.lines, result, notes)
+    return replace(explanation_of(journal.events[start:], guards.lines, result, notes), share=share, calls=wanted)
+
+
+def _left_no_trace(events: Sequence[Event]) -> bool:
+    """Whether the call was graphs and nothing else: no break, nothing eager, no effect after a graph."""
+    kinds = Counter(event.kind for event in events)
+    return bool(kinds["graph"]) and not kinds["graph_break"] and not kinds["eager"] and not kinds["effects"]
+
+
+def _profiled(watch: Watch, call: Callable[[], Any]) -> tuple[Any, Share]:
+    """What the call gives, and its share inside graphs by torch's profiler. Time for compiling does not count."""
+    watch.operators = 0
+    with profile() as profiler, torch.autograd.profiler.record_function("thruway: call"):
+        result = call()
+    events = profiler.function_events or []
+    length = {name: sum(e.time_range.elapsed_us() for e in events if e.name == name) * 1e-6 for name in (GRAPH, COMPILING, "thruway: call")}
+    outside = sum(e.name.startswith("aten::") and _is_outermost(e) for e in events)
+    return result, Share(watch.operators, outside, length[GRAPH], max(length["thruway: call"] - length[COMPILING], length[GRAPH]))
+
+
+def _is_outermost(event: Any) -> bool:
+    """Whether an operator was called by Python code outside of graphs and of the compiler."""
+    parent = event.cpu_parent
+    while parent is not None:
+        if parent.name in (GRAPH, COMPILING) or parent.name.startswith("aten::"):
+            return False
+        parent = parent.cpu_parent
+    return True
 
 
 def explanation_of(events: Sequence[Event], guards: Sequence[str], result: Any = None, notes: tuple[str, ...] = ()) -> Explanation:
@@ -87,11 +169,16 @@ def explanation_of(events: Sequence[Event], guards: Sequence[str], result: Any =
         seconds=tuple(stage_seconds(journal).items()),
         notes=(*notes, *noted),
         result=result,
+        skipped=tuple(f"{event.function}: {event.reason or event.detail}" for event in journal.of_kind("skipped")),
     )
 
 
 def _reasons(journal: Journal, kind: str) -> tuple[BreakReason, ...]:
     return tuple(event.reason or BreakReason("", event.detail, where=event.where) for event in journal.of_kind(kind))
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "all"
 
 
 def _section(title: str, entries: Sequence[str]) -> str:

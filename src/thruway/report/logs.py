@@ -61,6 +61,7 @@ class LogPrinter:
     def __init__(self, write: Callable[[str], None]):
         self.write = write
         self.noticed: set[str] = set()
+        self.waiting: dict[str, str] = {}                        # the notice of each function whose first call is not over yet
 
     def event(self, event: Event) -> None:
         topics = [name for name in settings.current().logs if name in TOPICS and event.kind in TOPICS[name].kinds]
@@ -68,6 +69,8 @@ class LogPrinter:
             self.write(f"[{name}] {show_event(event)}")
         if event.kind in ("graph_break", "eager") and not topics:
             self._notice(event)
+        elif event.kind == "called" and event.function in self.waiting:
+            self.write(self.waiting.pop(event.function))
 
     def wants(self, stage: str) -> bool:
         return any(stage in TOPICS[name].stages for name in settings.current().logs if name in TOPICS)
@@ -81,7 +84,7 @@ class LogPrinter:
         self.noticed.add(event.function)
         why = f"{event.reason.code}: {event.reason.what}" if event.reason else event.detail
         place = event.where or (event.reason.where if event.reason else None)
-        self.write(f"thruway: {event.function} does not run compiled as a whole: {why}" + (f" ({place.file}:{place.line})" if place else "")
+        self.waiting[event.function] = (f"thruway: {event.function} does not run compiled as a whole: {why}" + (f" ({place.file}:{place.line})" if place else "")
                    + ". THRUWAY_LOGS=graph_breaks shows all, THRUWAY_BREAK_NOTICE=0 hides this line.")
 
 

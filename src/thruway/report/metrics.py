@@ -24,6 +24,8 @@ COUNTS = {
     "measurements": "measured",
     "cuda_graph_refusals": "cuda_graph_refused",
     "out_of_memory": "out_of_memory",
+    "unchecked": "unchecked",
+    "recordings_again": "recording_again",
     "bugs": "bug",
 }
 

@@ -27,11 +27,12 @@ Graphs = Callable[..., tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The faster graph, and the median seconds of a call of each where eager won."""
+    """The faster graph, and the median seconds of a call of each (0 where nothing was compared); `won` says whether eager is kept."""
 
     graph: Graphs
     compiled: float = 0.0
     eager: float = 0.0
+    won: bool = False
 
 
 def is_comparable(graph: Graph) -> bool:
@@ -83,13 +84,13 @@ class Comparison:
     def _look(self) -> None:
         ratios = [compiled / eager for compiled, eager in self.pairs]
         if len(ratios) <= 2 and max(ratios) < (CLEAR_LEAD, LEAD)[len(ratios) - 1]:
-            self._decide(Verdict(self.compiled))
+            self._decide(Verdict(self.compiled, *(statistics.median(times) for times in zip(*self.pairs))))
             return
         if len(ratios) <= (MANY if self.pairs[-1][0] < SHORT else PAIRS):
             return
         compiled, eager = (statistics.median(times) for times in zip(*self.pairs[1:]))
         won = statistics.median(ratios[1:]) > MARGIN
-        self._decide(Verdict(self.plain, compiled, eager) if won else Verdict(self.compiled))
+        self._decide(Verdict(self.plain if won else self.compiled, compiled, eager, won))
 
     def _decide(self, verdict: Verdict) -> None:
         if self.winner is None:

@@ -44,10 +44,11 @@ def compile(
     return _compiled(fn_or_module, options=asked, disable=disable)
 
 
-def explain(fn_or_module: Any, **compile_arguments: Any) -> Callable[..., Any]:
-    """`explain(f)(*args)` calls `f` once, compiled, and returns an Explanation of what happened."""
+def explain(fn_or_module: Any, *, calls: int | None = None, **compile_arguments: Any) -> Callable[..., Any]:
+    """`explain(f)(*args)` calls `f`, compiled, and returns an Explanation of what happened: once, or more often where a call leaves no trace
+    (it writes nothing, breaks nowhere), so that compiled code is compared with eager. `calls` asks for that many calls in any case."""
     def explained(*args: Any, **kwargs: Any) -> Any:
-        return lazy.explain().explain_call(functools.partial(compile, **compile_arguments), lazy.pipeline(), fn_or_module, args, kwargs)
+        return lazy.explain().explain_call(functools.partial(compile, **compile_arguments), lazy.pipeline(), fn_or_module, args, kwargs, calls)
 
     return explained
 

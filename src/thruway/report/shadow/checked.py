@@ -20,14 +20,14 @@ from thruway.core.options import CompileOptions
 from thruway.frame.entries import make_entry
 from thruway.frame.guard import GuardSet
 from thruway.frame.state import is_outside_torch_transforms, read_state
-from thruway.native.fallback import bind_arguments
+from thruway.native.fallback import bind_arguments, call_bound
 from thruway.pipeline import BackendError, CompiledFunction
 from thruway.report.shadow.compare import Difference, Places
 from thruway.report.shadow.copies import Copies, NotCopied
 from thruway.report.shadow.locate import Finding, Search
 from thruway.report.shadow.runs import Outcome, compare_outcomes, gradients_of, random_state, run_eager, run_wide, set_random_state
 from thruway.report.shadow.script import Saved, write_script
-from thruway.report.shadow.worlds import World, call_with, reached
+from thruway.report.shadow.worlds import World, reached
 
 OF_THE_COMPILER = (FullGraphError, RecompileError, BackendError, CheckError)
 
@@ -76,7 +76,7 @@ class CheckedFunction(CompiledFunction):
             self.inner.compiled = self.inner.entries.target = self.compiled
             self.compiled.entries = tuple(record.entry for record in self.inner.entries)
         if outcome is None:
-            return call_with(self.inner.compiled, self.function.__code__, values[:count])
+            return call_bound(self.inner.compiled, self.function.__code__, values[:count])
         if outcome.error is not None:
             raise outcome.error
         return outcome.result
@@ -106,7 +106,7 @@ class CheckedFunction(CompiledFunction):
     def _run_real(self, world: World, wanted: list[Any]) -> Outcome:
         result, error = None, None
         try:
-            result = call_with(self.inner.compiled, self.function.__code__, world.arguments)
+            result = call_bound(self.inner.compiled, self.function.__code__, world.arguments)
         except OF_THE_COMPILER:
             raise
         except Exception as raised:

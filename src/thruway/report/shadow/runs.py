@@ -15,9 +15,10 @@ import numpy
 import torch
 
 from thruway import pipeline
+from thruway.native.fallback import call_bound
 from thruway.report.shadow.compare import Difference, Places, Walk, tensors_in
 from thruway.report.shadow.copies import WIDE, Copies
-from thruway.report.shadow.worlds import World, call_with
+from thruway.report.shadow.worlds import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def run_eager(world: World, pairs: list[tuple[torch.Tensor, torch.Tensor]], call
     result, error = None, None
     with world.entered(), unseen(), pipeline.all_eager() if call is None else contextlib.nullcontext():
         try:
-            result = call_with(call or world.function, world.function.__code__, world.arguments)
+            result = call_bound(call or world.function, world.function.__code__, world.arguments)
         except Exception as raised:
             error = raised
         after = random_state()

@@ -7,7 +7,7 @@ then stand in the real namespaces, what the code does to them is taken down on l
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -189,12 +189,3 @@ def _put(owner: Owner, name: str, value: Any) -> None:
         owner.pop(name, None)
     elif owner.get(name, MISSING) is not value:
         owner[name] = value
-
-
-def call_with(function: Callable[..., Any], code: types.CodeType, arguments: tuple[Any, ...]) -> Any:
-    """Calls with bound arguments, which stand in co_varnames order."""
-    positional, keyword = code.co_argcount, code.co_kwonlyargcount
-    rest = list(arguments[positional + keyword:])
-    more = rest.pop(0) if code.co_flags & 4 else ()
-    named = dict(zip(code.co_varnames[positional:positional + keyword], arguments[positional:positional + keyword]))
-    return function(*arguments[:positional], *more, **named, **(rest.pop(0) if code.co_flags & 8 else {}))
