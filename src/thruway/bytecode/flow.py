@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import CodeType
 
 from thruway.bytecode.decode import Decoded, Instruction, decode
@@ -121,13 +122,22 @@ def _common(join: dict[int, int], place: dict[int, int], a: int, b: int) -> int:
 def comes_back(code: CodeType, index: int) -> bool:
     """Whether a path from `index` leads to it again before it comes to where its ways join: the test of a loop."""
     decoded, join = decode(code), joins(code)[index]
+    return index in _reached(plain_successors(decoded, index), lambda one: [] if one == join else plain_successors(decoded, one))
+
+
+@functools.lru_cache(maxsize=1024)
+def only_raises(code: CodeType, index: int) -> bool:
+    """Whether no path from `index` leads to a return, handlers included."""
+    decoded = decode(code)
+    return not any(decoded.instructions[one].op in RETURNS for one in _reached([index], lambda one: successors(decoded, one)))
+
+
+def _reached(start: list[int], after: Callable[[int], list[int]]) -> set[int]:
     seen: set[int] = set()
-    work = plain_successors(decoded, index)
+    work = list(start)
     while work:
         one = work.pop()
-        if one == index:
-            return True
-        if one != join and one not in seen:
+        if one not in seen:
             seen.add(one)
-            work += plain_successors(decoded, one)
-    return False
+            work += after(one)
+    return seen

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from thruway.bytecode.flow import comes_back, joins, live_locals
+from thruway.bytecode.flow import comes_back, joins, live_locals, only_raises
 from thruway.capture.breaks import unsupported
 from thruway.capture.conditional import Conditional, expect
 from thruway.capture.links import Link
@@ -101,18 +101,19 @@ class _Branch:
         self.index = frame.pc - 1
         self.join = joins(frame.code)[self.index]
         self.age = new_age()
+        self.start = _Start(state)
 
     def taken(self) -> Return | None:
-        start = _Start(self.state)
-        sides = []
+        sides: list[Side] = []
         for number, place in enumerate(self.places):
+            if only_raises(self.frame.code, place[0]):
+                return self._expect(number == 1)
             side = self._run(place, number == 0)
             if side.raised:
-                start.restore()
                 return self._expect(number == 1)
             sides.append(side)
         if (sides[0].result is JOINED) != (sides[1].result is JOINED):       # a handler of the frame led one of them elsewhere
-            start.restore()
+            self.start.restore()
             self.join = None
             return self.taken()
         return self._merged(sides[0], sides[1])
@@ -146,6 +147,7 @@ class _Branch:
     def _expect(self, wanted: bool) -> None:
         """The side that raises is left to the function itself, which can still run from its start."""
         state = self.state
+        self.start.restore()
         if any(isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written for one in state.inputs) or _is_handled(state):
             raise refused("a side of the branch raises")
         node = make_node(state.graph, "call_function", expect, (tensor_node(state, self.condition), wanted))
