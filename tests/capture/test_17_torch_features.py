@@ -566,3 +566,56 @@ def test_calls_inside_a_transform_run_eager():
     compiled = thruway.compile(squares)
     alike(torch.vmap(squares)(X), torch.vmap(compiled)(X))
     alike(torch.func.grad(squares)(X), torch.func.grad(compiled)(X))
+
+
+# -- functional_call -----------------------------------------------------------------------------------------------------------------
+
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(8, 8, bias=False)
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.second = torch.nn.Linear(8, 8, bias=False)
+        self.second.weight = self.first.weight
+
+    def forward(self, x, *, scale=1.0):
+        return self.second(self.norm(self.first(x))) * scale
+
+
+TIED = Tied().eval()
+
+
+def called_with(x):
+    return torch.func.functional_call(TIED, {"first.weight": TIED.first.weight * 2, "norm.running_mean": x[0]}, (x,), {"scale": 3.0})
+
+
+def gradient_of_parameters(x):
+    parameters = {name: one.detach() for name, one in LINEAR.named_parameters()}
+    return torch.func.grad(lambda p: torch.func.functional_call(LINEAR, p, x).square().sum())(parameters)
+
+
+def ensemble(x):
+    weights = {"weight": torch.stack([LINEAR.weight, LINEAR.weight * 2]), "bias": torch.stack([LINEAR.bias, LINEAR.bias + 1])}
+    return torch.vmap(lambda p, a: torch.func.functional_call(LINEAR, p, (a,)), in_dims=(0, None))(weights, x)
+
+
+@pytest.mark.parametrize("function", [called_with, gradient_of_parameters, ensemble])
+def test_functional_call(function):
+    weight, keys = TIED.first.weight, list(LINEAR._parameters)
+    with torch.no_grad():
+        check(function, X, graphs=1)
+    assert TIED.first.weight is weight and TIED.second.weight is weight and list(LINEAR._parameters) == keys
+
+
+def test_functional_call_in_training_writes_the_given_statistics():
+    layer = torch.nn.BatchNorm1d(8)
+
+    def train(x, mean):
+        return torch.func.functional_call(layer, {"running_mean": mean}, (x,))
+    compiled = thruway.compile(train)
+    for _ in range(2):
+        wanted, found = torch.zeros(8), torch.zeros(8)
+        layer.reset_running_stats()
+        alike(train(X, wanted), compiled(X, found))
+        alike(wanted, found)
+        assert layer.running_mean.abs().max() == 0

@@ -78,6 +78,8 @@ class Recorder(TraceMode):
             return self._record_metadata_change(op, args, kwargs)
         if op is torch.ops.aten.batch_norm.default and args[5] and args[3] is not None:
             refuse("batch norm in training mode")
+        if op is torch.ops.aten._efficientzerotensor.default:
+            refuse("a tensor of zeros without memory, which torch leaves out of products")
         node = make_node(self.graph, "call_function", op, self.to_nodes(args), {k: self.to_nodes(v) for k, v in kwargs.items() if v is not None})
         self._finish(node, result, not traits.writes)
 

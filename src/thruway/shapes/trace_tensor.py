@@ -25,13 +25,16 @@ from thruway.shapes.names import device_name, dtype_name, torch_dtype
 from thruway.shapes.refuse import data_dependent
 from thruway.shapes.symbolic import Facts, as_node, bare_meta, comparable, is_symbolic, symint
 from thruway.shapes.traits import Traits, traits_of
-from thruway.shapes.unbacked import is_masked, unbacked_result
+from thruway.shapes.unbacked import Reading, is_masked, unbacked_result
 
 DATA_DEPENDENT_OPS = frozenset({
     "aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim",
     "aten::unique_consecutive", "aten::equal", "aten::is_nonzero", "aten::bincount", "aten::repeat_interleave.Tensor", "aten::allclose",
     "aten::argwhere", "aten::nonzero_numpy",
 })
+
+
+NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
 class TraceTensor(torch.Tensor):
@@ -87,6 +90,7 @@ class TraceMode(TorchDispatchMode):
     for (`adopt`). `element_facts`: where numbers that depend on elements are noted; without it such operators are refused."""
 
     element_facts: Facts | None = None
+    writes = 0                      # how much was written so far, where numbers are noted
 
     # The slot of fake-tensor modes: torch then initialises no device for factories, so "cuda" works without a GPU.
     _mode_key = torch._C._TorchDispatchModeKey.FAKE
@@ -144,6 +148,9 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
         return mode.literal(args[0]) if mode else from_tensor(args[0])
     if traits.changes_metadata:
         return _change_metadata(op, traits, args, kwargs, mode)
+    if name == "aten::_to_copy" and type(args[0]) in NUMBERS:                  # torch hands a tensor that wraps a number over as the number
+        number = torch.tensor(args[0], dtype=NUMBERS[type(args[0])])
+        args = (mode.literal(number) if mode else from_tensor(number), *args[1:])
     args = tuple([_adopt(a, mode) for a in args])
     kwargs = {k: _adopt(v, mode) for k, v in kwargs.items()}
     if mode is not None and mode.element_facts is not None and not traits.writes and rule_for(op) is None and has_fake(op):
@@ -151,7 +158,7 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
         mode.record(op, traits, args, kwargs, made)
         return made
     metas, named = tuple([_metas(a) for a in args]), {k: _metas(v) for k, v in kwargs.items()} if kwargs else None
-    result = _read_elements(op, metas, named, mode) if name in DATA_DEPENDENT_OPS or is_masked(name, metas) else apply_rule(op, metas, named)
+    result = _read_elements(op, args, metas, named, mode) if name in DATA_DEPENDENT_OPS or is_masked(name, metas) else apply_rule(op, metas, named)
     made = _written(traits, args, kwargs, result) if traits.writes else _wrap(result, None if traits.view_of is None else args[traits.view_of])
     if mode is not None:
         mode.record(op, traits, args, kwargs, made)
@@ -164,11 +171,11 @@ def _has_autocast(name: str, devices: tuple[str, ...]) -> bool:
     return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, f"Autocast{device.upper()}") for device in devices)
 
 
-def _read_elements(op: OpOverload, metas: tuple, named: dict | None, mode: TraceMode | None) -> object:
+def _read_elements(op: OpOverload, args: tuple, metas: tuple, named: dict | None, mode: TraceMode | None) -> object:
     """A data-dependent operator: its sizes are numbers that only a run makes known, where the mode takes those."""
     if mode is None or mode.element_facts is None:
         data_dependent(op._name)
-    return unbacked_result(op, metas, named or {}, mode.element_facts)
+    return unbacked_result(op, metas, named or {}, Reading(mode.element_facts, args, mode.writes))
 
 
 def _take_apart(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
