@@ -5,7 +5,8 @@ import torch
 
 from graph.build import Build, assert_same, targets
 from thruway.core.target import Target
-from thruway.graph.patterns.cpu_linear import choose_linear, merging_pays, select_linears
+from thruway.graph.derived import mark_derived
+from thruway.graph.patterns.cpu_linear import choose_linear, merging_pays, saved_calls, select_linears
 from thruway.graph.patterns.linear import merge_linears, recognise_linear
 from thruway.graph.rewrite import Context
 
@@ -142,11 +143,11 @@ def test_packed_calls(target, dtype, call, transposed):
 
 def test_a_packed_weight_needs_memory_and_a_constant():
     b = Build()
-    graph = b.done(b(aten.linear.default, b.input(rnd(128, 256)), b.weight(rnd(512, 256))))
+    graph = b.done(b(aten.linear.default, b.input(rnd(64, 256)), b.weight(rnd(512, 256))))
     context = Context(CPU, derived_limit=1000)
     assert targets(select_linears(graph, context)) == ["linear.default"] and context.notes[0][0] == "unpacked"
     b = Build()
-    graph = b.done(b(aten.linear.default, b.input(rnd(128, 256)), b.input(rnd(512, 256))))
+    graph = b.done(b(aten.linear.default, b.input(rnd(64, 256)), b.input(rnd(512, 256))))
     assert select_linears(graph, Context(CPU)) is graph
 
 
@@ -179,6 +180,21 @@ def test_low_precision_is_summed_in_one_call():
 
 def test_packing_a_turned_weight_needs_memory_too():
     b = Build()
-    graph = b.done(b(aten.linear.default, b.input(rnd(128, 256)), b(aten.t.default, b.weight(rnd(256, 512)))))
+    graph = b.done(b(aten.linear.default, b.input(rnd(64, 256)), b(aten.t.default, b.weight(rnd(256, 512)))))
     context = Context(CPU, derived_limit=1000)
     assert targets(select_linears(graph, context)) == ["t.default", "linear.default"] and context.notes[0][0] == "unpacked"
+
+
+@pytest.mark.parametrize("rows, packs", [(256, True), (32, False)])
+@pytest.mark.parametrize("width", [384, 1024])
+def test_without_memory_many_rows_are_packed_for_at_every_call(rows, packs, width):
+    b = Build()
+    y = b(aten.linear.default, b.input(rnd(rows, width)), b.weight(rnd(512, width)))
+    result = after(b, [select_linears, mark_derived], y, context=Context(CPU, derived_limit=1000))
+    found = [node for node in result.nodes if str(node.target).startswith("mkldnn._reorder")]
+    assert bool(found) == packs and not any(node.meta.get("derived") for node in found)
+
+
+def test_joining_weights_must_save_calls_that_can_be_felt():
+    assert merging_pays(CPU, "float32", 256, 1 << 18, 4, saved=1) and not merging_pays(CPU, "float32", 256, 1 << 22, 4, saved=2)
+    assert saved_calls("float32", 768, 3) == 6 and saved_calls("float32", 500, 3) == 2 and saved_calls("bfloat16", 768, 2) == 1

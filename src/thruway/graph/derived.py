@@ -58,7 +58,7 @@ def mark_derived(graph: Graph, context: Context) -> Graph:
     of real work before casts and sums that a kernel can redo on the way."""
     storages = Storages(graph)
     derivable = find_derivable(graph, storages)
-    ends = [(node, work) for node in derivable if _is_read_per_call(node, derivable) and (work := _work_below(node))]
+    ends = [(node, work) for node in derivable if _is_read_per_call(node, derivable) and (work := _work_below(node)) and not work.meta.get("per_call")]
     if not ends:
         return graph
     fresh = editable(graph, context)

@@ -56,6 +56,8 @@ FEW_ROWS = 4                       # packing for MKL gains nothing up to here
 MARGIN = 0.97
 SMALL_BYTES = 1 << 20
 RUN = 256                          # elements of a row that oneDNN sums in one register
+PACKING = 850.0                    # nanoseconds per thousand elements of a float32 weight, into memory that is there
+MERGING_GAIN = 0.0075              # less cannot be measured
 
 
 def choose_linear(target: Target, dtype: str, rows: int | None, weight: int) -> str:
@@ -85,11 +87,23 @@ def is_open(target: Target, dtype: str, rows: int | None, weight: SizeLike) -> b
     return rows == 1 or (1 < rows <= OPEN_ROWS and type(weight) is int and rows * weight <= OPEN_WORK)
 
 
-def merging_pays(target: Target, dtype: str, rows: int | None, weight: int, itemsize: int) -> bool:
-    """Whether a joined weight of so many elements earns its memory: where it gets packed anyway, or is small."""
+def merging_pays(target: Target, dtype: str, rows: int | None, weight: int, itemsize: int, saved: int = 1) -> bool:
+    """Whether a joined weight of so many elements earns its memory and the copying: where it is small, or gets packed anyway and the calls
+    `saved` can be felt."""
     if is_open(target, dtype, rows, weight):
         return False
-    return target.kind != "cpu" or weight * itemsize <= SMALL_BYTES or choose_linear(target, dtype, rows, weight) != "plain"
+    if target.kind != "cpu" or weight * itemsize <= SMALL_BYTES:
+        return True
+    choice = choose_linear(target, dtype, rows, weight)
+    if choice == "plain":
+        return False
+    rates = _rates(target)[dtype, choice]
+    return saved * rates.call >= MERGING_GAIN * rates.microseconds(TYPICAL_ROWS if rows is None else rows, weight)
+
+
+def saved_calls(dtype: str, width: int, linears: int) -> int:
+    """Library calls that so many linears over rows of `width` elements save as one."""
+    return (linears - 1) * (-(-width // RUN) if dtype == "float32" and width >= 2 * RUN else 1)
 
 
 def select_linears(graph: Graph, context: Context) -> Graph:
@@ -127,17 +141,18 @@ def rows_of(x: Node) -> int | None:
 
 def _select(node: Node, choice: str, context: Context, made: set[str]) -> None:
     a, emit = bind(node), Emitter(node)
-    if a.weight.name not in made and not context.reserve(bytes_of(meta(a.weight)), node.name):
-        return
     rows = rows_of(a.input)
+    keeps = a.weight.name in made or context.reserve(bytes_of(meta(a.weight)), node.name)
+    if not keeps and not _packs_per_call(context.target, node, choice, rows, product(meta(a.weight).sizes)):
+        return
     if choice == "mkl":
         packed = emit(mkl._mkl_reorder_linear_weight.default, _dense(emit, a.weight), rows)
         replace(node, emit(mkl._mkl_linear.default, a.input, packed, a.weight, a.bias, rows))
         return
     if meta(node).dtype == "float32" and meta(a.weight).sizes[1] >= 2 * RUN and context.numerics != "fused":
-        replace(node, _in_runs(emit, a, rows))
+        replace(node, _in_runs(emit, a, rows, keeps))
         return
-    packed = emit(mkldnn._reorder_linear_weight.default, _dense(emit, a.weight), rows)
+    packed = _packed(emit, _dense(emit, a.weight), rows, keeps)
     activation = _relu_after(node)
     made_node = emit(mkldnn._linear_pointwise.default, a.input, packed, a.bias, "relu" if activation else "none", [], "")
     replace(node, made_node)
@@ -145,13 +160,28 @@ def _select(node: Node, choice: str, context: Context, made: set[str]) -> None:
         replace(activation, made_node)
 
 
-def _in_runs(emit: Emitter, a: SimpleNamespace, rows: int | None) -> Node:
+def _packs_per_call(target: Target, node: Node, choice: str, rows: int | None, weight: SizeLike) -> bool:
+    """Whether packing the weight at every call, for want of memory to keep it in, still beats a plain product."""
+    dtype = meta(node).dtype
+    if (dtype, choice) != ("float32", "onednn") or rows is None or type(weight) is not int:
+        return False
+    rates = _rates(target)
+    return rates[dtype, choice].microseconds(rows, weight) + weight * PACKING * 1e-6 < MARGIN * rates[dtype, "plain"].microseconds(rows, weight)
+
+
+def _packed(emit: Emitter, weight: Node, rows: int | None, keeps: bool) -> Node:
+    packed = emit(mkldnn._reorder_linear_weight.default, weight, rows)
+    packed.meta["per_call"] = not keeps
+    return packed
+
+
+def _in_runs(emit: Emitter, a: SimpleNamespace, rows: int | None, keeps: bool) -> Node:
     """The product summed up in runs of at most RUN elements, one call per run: oneDNN adds a whole row into one register in float32, and its
     error is twice that of eager's MKL, which sums in blocks."""
     width, total = meta(a.weight).sizes[1], None
     bounds = _run_bounds(width)
     for (start, end), x in zip(bounds, _rows_in_runs(emit, a.input, bounds), strict=True):
-        packed = emit(mkldnn._reorder_linear_weight.default, emit(aten.slice.Tensor, a.weight, 1, start, end), rows)
+        packed = _packed(emit, emit(aten.slice.Tensor, a.weight, 1, start, end), rows, keeps)
         if total is None:
             total = emit(mkldnn._linear_pointwise.default, x, packed, a.bias, "none", [], "")
         else:

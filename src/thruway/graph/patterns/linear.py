@@ -13,7 +13,7 @@ from torch.fx import Graph, Node
 
 from thruway.core.dtypes import ITEMSIZE, is_float
 from thruway.graph.derived import find_derivable
-from thruway.graph.patterns.cpu_linear import merging_pays, rows_of
+from thruway.graph.patterns.cpu_linear import merging_pays, rows_of, saved_calls
 from thruway.graph.rewrite import (
     Context,
     Emitter,
@@ -88,8 +88,8 @@ def _group_of(a: SimpleNamespace) -> tuple[object, ...]:
 
 def _merge(nodes: list[Node], context: Context) -> bool:
     parts = [bind(node) for node in nodes]
-    dtype, total = meta(parts[0].weight).dtype, sum(bytes_of(meta(a.weight)) for a in parts)
-    if not merging_pays(context.target, dtype, rows_of(parts[0].input), total // ITEMSIZE[dtype], ITEMSIZE[dtype]):
+    (_, width), dtype, total = meta(parts[0].weight).sizes, meta(parts[0].weight).dtype, sum(bytes_of(meta(a.weight)) for a in parts)
+    if not merging_pays(context.target, dtype, rows_of(parts[0].input), total // ITEMSIZE[dtype], ITEMSIZE[dtype], saved_calls(dtype, width, len(parts))):
         return False
     if not context.reserve(total, nodes[0].name) or not context.allows("linears merged", nodes[0]):
         return False
