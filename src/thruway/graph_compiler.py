@@ -21,6 +21,7 @@ from thruway.artifact.store import open_store
 from thruway.artifact.target import cpu_target, open_toolchain
 from thruway.artifact.toolchain import NO_COMPILER
 from thruway.artifact.workers import Workers
+from thruway.capture.conditional import Conditional, choice
 from thruway.codegen.sources import Sources, generate
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.journal import Journal
@@ -31,7 +32,7 @@ from thruway.core.sizes import SizeLike
 from thruway.core.target import Target
 from thruway.gpu_compiler import compile_on_gpu, is_on_gpu
 from thruway.graph.aliases import node_traits
-from thruway.graph.cut import Cut, Piece, cut, needs_cut
+from thruway.graph.cut import Cut, Piece, cut, needs_cut, side_pieces
 from thruway.graph.evaluate import evaluate
 from thruway.graph.numbers import Placed, place_numbers, with_numbers
 from thruway.graph.retrace import retrace
@@ -45,7 +46,7 @@ from thruway.loops.simplify import simplify
 from thruway.loops.verify import verify as verify_program
 from thruway.native import RegionFailed
 from thruway.runtime.load import load_artifact
-from thruway.runtime.pieces import assumptions, guarded
+from thruway.runtime.pieces import assumptions, by_operators, guarded
 from thruway.runtime.plain import may_write, plain_region
 from thruway.schedule.build import build_plan
 from thruway.shapes.equal_sizes import unite
@@ -73,24 +74,36 @@ class GraphCompiler:
         if needs_cut(graph_module.graph):
             if sets_modes(graph_module.graph, DTYPE_SETTERS):
                 raise Unsupported("TW808", "sizes depend on elements, and autocast is switched inside")
-            return self._compile_pieces(cut(graph_module, metas, weights), name, settings, default_float, mode, facts or Facts())
+            run = self._compile_pieces(cut(graph_module, metas, weights), weights, name, settings, default_float, mode, facts or Facts())
+            return plain_region(graph_module.graph, run)
         machine = self.machine(settings)
         placed = place_numbers(graph_module, metas, weights)
         return with_numbers(self._compile_tensors(placed, name, settings, machine, default_float, mode, facts or Facts()), placed.convert)
 
-    def _compile_pieces(self, pieces: Cut, name: str, settings: Settings, default_float: str, mode: str, facts: Facts) -> Callable[..., Any]:
+    def _compile_pieces(
+        self, pieces: Cut, weights: Sequence[bool], name: str, settings: Settings, default_float: str, mode: str, facts: Facts,
+    ) -> Callable[..., Any]:
         """The outer graph, which runs compiled pieces where they are compiled."""
         for k, piece in enumerate(pieces.pieces):
-            run = piece.module.forward
-            try:
-                if piece.overlaps and may_write(piece.module.graph):
-                    raise Unsupported("TW807", "a piece writes one of two tensors that may share memory")
-                run = self._compile_piece(piece, run, f"{name}.{k}", settings, default_float, mode, facts)
-            except Unsupported as failure:
-                self.journal.add("eager", f"{name}.{k}", "a piece of the graph runs by torch's operators", reason=failure.reason)
-            piece.call.target = run
+            piece.call.target = self._piece(piece, f"{name}.{k}", settings, default_float, mode, facts)
+        for k, node in enumerate(pieces.outer.graph.nodes):
+            if isinstance(node.target, Conditional):
+                sides = side_pieces(node, node.target.sides, weights)
+                runs = [self._piece(side, f"{name}.{k}.{i}", settings, default_float, mode, facts) if isinstance(side, Piece) else side
+                        for i, side in enumerate(sides)]
+                node.target = choice(*runs)
         pieces.outer.recompile()
-        return plain_region(pieces.outer.graph, pieces.outer.forward)
+        return pieces.outer.forward
+
+    def _piece(self, piece: Piece, name: str, settings: Settings, default_float: str, mode: str, facts: Facts) -> Callable[..., Any]:
+        plain = by_operators(piece.module.forward)
+        try:
+            if piece.overlaps and may_write(piece.module.graph):
+                raise Unsupported("TW807", "a piece writes one of two tensors that may share memory")
+            return self._compile_piece(piece, plain, name, settings, default_float, mode, facts)
+        except Unsupported as failure:
+            self.journal.add("eager", name, "a piece of the graph runs by torch's operators", reason=failure.reason)
+        return plain
 
     def _compile_piece(
         self, piece: Piece, plain: Callable[..., Any], name: str, settings: Settings, default_float: str, mode: str, facts: Facts,
@@ -184,15 +197,23 @@ def _trusted(piece: Piece, placed: Placed) -> list[bool]:
 
 
 class Machine:
-    """The store, the workers (None without a compiler) and the target of this machine."""
+    """The store, the workers (None without a compiler) and the target of this machine. A GPU asks for no C compiler."""
 
     def __init__(self, settings: Settings, journal: Journal):
+        self.settings, self.journal = settings, journal
         self.store = open_store(settings)
-        toolchain = open_toolchain(settings.compiler, self.store)
-        self.workers = Workers(toolchain, self.store, lambda kind, detail: journal.add(kind, "", detail)) if toolchain else None
-        self.target = cpu_target(kernels=toolchain is not None)
+
+    @functools.cached_property
+    def workers(self) -> Workers | None:
+        toolchain = open_toolchain(self.settings.compiler, self.store)
         if toolchain is None:
-            journal.add("eager", "", NO_COMPILER, reason=BreakReason("TW801", NO_COMPILER))
+            self.journal.add("eager", "", NO_COMPILER, reason=BreakReason("TW801", NO_COMPILER))
+            return None
+        return Workers(toolchain, self.store, lambda kind, detail: self.journal.add(kind, "", detail))
+
+    @functools.cached_property
+    def target(self) -> Target:
+        return cpu_target(kernels=self.workers is not None)
 
 
 def _derived_limit() -> int:

@@ -161,7 +161,7 @@ class WriteRecorder(TraceMode):
             for one in written if isinstance(written, list | tuple) else (written,):
                 if isinstance(one, TraceTensor):
                     self.state.written.add(id(one.root))
-                    self.state.writes += 1
+                    self.writes = self.state.writes = self.state.writes + 1
 
 
 def _statistics_written(op: Any, args: tuple) -> tuple[int, ...]:

@@ -208,8 +208,10 @@ def _bind_numbers(state: State, value: TensorValue) -> None:
     if state.facts.unbacked:
         for dim, size in enumerate(value.trace.meta.sizes):
             name = as_symbol(size)
-            if name is not None and name.name in state.facts.unbacked and name.name not in state.facts.elements:
-                state.symbols.setdefault(name.name, (value, dim))
+            if name is None or name.name not in state.facts.unbacked or name.name in state.facts.elements:
+                continue
+            if name.name not in state.symbols or state.symbols[name.name][0].node._erased:
+                state.symbols[name.name] = value, dim
 
 
 def add_node(state: State, target: Any, args: list[Value], kwargs: dict[str, Value]) -> torch.fx.Node:

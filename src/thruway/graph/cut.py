@@ -160,11 +160,36 @@ class _Cutting:
         return self.graph.call_function(tensor_of_size, (size,))
 
 
+def side_pieces(node: Node, sides: Sequence[GraphModule], weights: Sequence[bool]) -> list[Piece | GraphModule]:
+    """The sides of a conditional in the outer graph as pieces of their own, as far as they are worth it. `weights`: of the graph's inputs."""
+    known = dict(zip(node.graph.find_nodes(op="placeholder"), weights))
+    return [_side_piece(side, [known.get(operand, False) for operand in node.args[1:]], node) or side for side in sides]
+
+
+def _side_piece(side: GraphModule, weights: list[bool], node: Node) -> Piece | None:
+    taken = side.graph.find_nodes(op="placeholder")
+    traces = [example(one) for one in taken]
+    calls = [one for one in side.graph.nodes if one.op.startswith("call")]
+    if len(calls) < SHORTEST or needs_cut(side.graph) or not all(isinstance(trace, torch.Tensor) for trace in traces):
+        return None
+    metas = [replace(trace.meta, requires_grad=False, offset=0) for trace in traces]
+    if _used_symbols(metas) - _shown_symbols(metas) or any(one.op == "placeholder" for one in side.graph.output_node().args[0]):
+        return None
+    return Piece(side, [*map(_unsigned, metas)], weights, [False] * len(taken), _may_overlap(taken), node)
+
+
 def example(node: Node) -> Any:
     """The trace of what a node gives; None where it is no tensor."""
+    if _is_list(node):
+        return None
     if "example_value" in node.meta or node.op not in ("call_function", "call_method") or not node.args or not isinstance(node.args[0], Node):
         return node.meta.get("example_value")
     return example_of(node)
+
+
+def _is_list(node: Node) -> bool:
+    """Whether the node gives a list of numbers, or a list of such lists."""
+    return node.target == "tolist" or node.target is operator.getitem and _is_list(node.args[0])
 
 
 def _may_overlap(taken: Sequence[Node]) -> bool:

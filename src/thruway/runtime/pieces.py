@@ -31,6 +31,14 @@ def guarded(compiled: Run, plain: Run, convert: Callable[..., tuple[torch.Tensor
     return piece
 
 
+def by_operators(plain: Run) -> Run:
+    """A piece that torch's operators run, as a function of its own."""
+    def piece(*inputs: object) -> tuple[torch.Tensor, ...]:
+        return plain(*inputs)
+
+    return piece
+
+
 def assumptions(layouts: Sequence[Layout], relations: Sequence[Relation]) -> Callable[..., bool]:
     """A function of tensors: whether they have these layouts (as those do that are trusted), with sizes of at least 2 for which `relations` hold."""
     names: dict[str, str] = {}

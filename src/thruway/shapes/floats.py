@@ -133,13 +133,17 @@ class IntElementNode(FloatNode):
     def for_rules(self) -> Any: return self.facts.number_of(self.expression.node)
 
     @property
+    def is_free(self) -> bool:
+        return True
+
+    @property
     def size(self) -> Size:
         return self.as_size().size
 
 
 def _as_size(name: str) -> Callable[..., Any]:
     def method(self: IntElementNode, *others: Any) -> Any:
-        return getattr(self.as_size(), name)(*others)
+        return getattr(self.as_size(), name)(*(one.as_size() if isinstance(one, IntElementNode) else one for one in others))
 
     return method
 

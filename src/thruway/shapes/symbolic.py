@@ -47,8 +47,8 @@ class Facts:
     become a constant, which needs true hints. `fixed`: sources of floats that became constants. `known`: facts that hold anyway.
 
     `unbacked`: what is known of numbers that depend on the elements of tensors; nothing more is ever assumed of them. `elements`: by name, the
-    graph's nodes that read such numbers as they are; `used`: those of which sizes are made. `deferred`: how often eager's kernel, which then
-    has to run, was left to decide or to check something."""
+    graph's nodes that read such numbers as they are; `used`: those of which sizes are made; `computed`: those that follow from others.
+    `deferred`: how often eager's kernel, which then has to run, was left to decide or to check something."""
 
     hints: dict[str, int] = field(default_factory=dict)
     recorded: dict[Fact, None] = field(default_factory=dict)
@@ -58,12 +58,20 @@ class Facts:
     unbacked: dict[str, Range] = field(default_factory=dict)
     elements: dict[str, object] = field(default_factory=dict)
     used: set[object] = field(default_factory=set)
+    computed: dict[object, Size] = field(default_factory=dict)
     deferred: int = 0
 
     def fresh(self, low: int | None = 0, high: SizeLike | None = None) -> Size:
         """A number that a run of the graph makes known."""
         self.deferred += 1
         return self._number(low, high)
+
+    def shared(self, key: object, high: SizeLike | None) -> Size:
+        """As `fresh`; the same number for what is equal whenever `key` is."""
+        self.deferred += 1
+        if key not in self.computed:
+            self.computed[key] = self.fresh(0, high)
+        return self.computed[key]
 
     def _number(self, low: int | None, high: SizeLike | None) -> Size:
         name = f"u{len(self.unbacked)}"
@@ -230,9 +238,9 @@ class SizeNode:
     def expect(self, operator: str, other: object) -> bool:
         return self.facts.expect(self.size, operator, bare(other))
 
-    def fresh(self, high: object = None) -> SizeNode:
-        """Another number that only a run makes known."""
-        return SizeNode(self.facts.fresh(0, bare(high)), self.facts)
+    def fresh(self, key: tuple, high: object = None) -> SizeNode:
+        """Another number that only a run makes known: the same one for the same `key`, which says what it is computed from."""
+        return SizeNode(self.facts.shared(tuple(map(bare, key)), bare(high)), self.facts)
 
     def smaller(self, other: object) -> object: return self._of(self._extreme(SizeNode(bare(other), self.facts), "<=", core.minimum).size)
     def larger(self, other: object) -> object: return self._of(self._extreme(SizeNode(bare(other), self.facts), ">=", core.maximum).size)
@@ -247,8 +255,9 @@ class SizeNode:
         """The smaller or larger of the two; both stay in it where only elements say which."""
         if not self.is_free and not other.is_free:
             return self if self.facts.holds(self.size, operator, other.size) else other
-        certain = _certain(core.add(self.size, core.mul(other.size, -1)), operator, self.facts.unbacked)
-        return self._node(function(self.size, other.size)) if certain is None else self if certain else other
+        if self.facts.surely(self.size, operator, other.size):
+            return self
+        return other if self.facts.surely(other.size, operator, self.size) else self._node(function(self.size, other.size))
 
     def __hash__(self): return hash(self.size)
     def __repr__(self): return core.show(self.size)

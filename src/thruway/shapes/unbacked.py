@@ -7,6 +7,7 @@ nothing else is assumed of it (see `Facts.unbacked`). Strides are those of eager
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch._ops import OpOverload
@@ -32,53 +33,82 @@ def is_masked(name: str, args: Sequence[object]) -> bool:
     return len(args) < 3 or any(is_free(size) or size != 1 for size in args[2].sizes)
 
 
-def unbacked_result(op: OpOverload, args: tuple, kwargs: dict, facts: Facts) -> object:
-    """The metadata of what `op` gives for `args`, with TensorMeta in place of tensors."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One data-dependent call: `operands` are the tensors themselves, `version` says how much was written so far."""
+
+    facts: Facts
+    operands: tuple
+    version: int
+
+    def fresh(self, high: SizeLike | None, low: int = 0) -> SizeNode:
+        return SizeNode(self.facts.fresh(low, None if high is None else bare(high)), self.facts)
+
+    def count(self, tensor: object, high: SizeLike) -> SizeNode:
+        """How many elements of the tensor are not 0: one number as long as nothing is written."""
+        return SizeNode(self.facts.shared((_Identity(tensor), self.version), bare(high)), self.facts)
+
+
+class _Identity:
+    """A tensor as a key: the object, which it keeps alive."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: object):
+        self.tensor = tensor
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.tensor is other.tensor
+
+    def __hash__(self) -> int:
+        return id(self.tensor)
+
+
+def unbacked_result(op: OpOverload, metas: tuple, named: dict, reading: Reading) -> object:
+    """The metadata of what `op` gives for `metas`, which stand for the tensors that it reads."""
     row = ROWS.get(op._name)
     if row is None:
         data_dependent(op._name)
-    return row(facts, *args, **kwargs)
+    return row(reading, *metas, **named)
 
 
-def _number(facts: Facts, high: SizeLike, low: int = 0) -> SizeNode:
-    return SizeNode(facts.fresh(low, bare(high)), facts)
-
-
-def _nonzero(facts: Facts, x: TensorMeta) -> TensorMeta:
-    found = _number(facts, numel(x.sizes))
+def _nonzero(read: Reading, x: TensorMeta) -> TensorMeta:
+    found = read.count(read.operands[0], numel(x.sizes))
     return TensorMeta((found, len(x.sizes)), (1, found), "int64", x.device)
 
 
-def _masked_select(facts: Facts, x: TensorMeta, mask: TensorMeta) -> TensorMeta:
+def _masked_select(read: Reading, x: TensorMeta, mask: TensorMeta) -> TensorMeta:
     require(mask.dtype in MASKS, f"masked_select by {mask.dtype}")
-    return fresh(x, (_number(facts, numel(broadcast([x.sizes, mask.sizes]))),))
+    sizes = broadcast([x.sizes, mask.sizes])
+    is_whole = len(sizes) == len(mask.sizes) and all(map(equals, sizes, mask.sizes))
+    return fresh(x, (read.count(read.operands[1], numel(sizes)) if is_whole else read.fresh(numel(sizes)),))
 
 
-def _index(facts: Facts, x: TensorMeta, indices: Sequence[TensorMeta | None]) -> object:
+def _index(read: Reading, x: TensorMeta, indices: Sequence[TensorMeta | None]) -> object:
     """Each mask stands for as many index tensors as it has dimensions."""
     _check_masks(x, indices)
     opened: list[TensorMeta | None] = []
-    for one in indices:
+    for one, tensor in zip(indices, read.operands[1]):
         if one is None or one.dtype not in MASKS:
             opened.append(one)
             continue
         if not one.sizes:
             data_dependent("indexing by a 0-dim mask")
-        found = _number(facts, numel(one.sizes))
+        found = read.count(tensor, numel(one.sizes))
         opened += [TensorMeta((found,), (1,), "int64", x.device)] * len(one.sizes)
     return apply_rule(_INDEX, (x, opened), None)
 
 
-def _index_put(facts: Facts, x: TensorMeta, indices: Sequence[TensorMeta | None], values: TensorMeta, accumulate: bool = False) -> TensorMeta:
+def _index_put(read: Reading, x: TensorMeta, indices: Sequence[TensorMeta | None], values: TensorMeta, accumulate: bool = False) -> TensorMeta:
     """The kernel counts what the masks choose, and whether there are as many values."""
     _check_masks(x, indices)
     require(values.dtype == x.dtype, f"index_put of {values.dtype} into {x.dtype}")
-    facts.defer()
+    read.facts.defer()
     return TensorMeta(x.sizes, preserved_strides(x.sizes, x.strides), x.dtype, x.device)
 
 
-def _index_put_inplace(facts: Facts, x: TensorMeta, indices: Sequence[TensorMeta | None], values: TensorMeta, *_: bool, **__: bool) -> TensorMeta:
-    _index_put(facts, x, indices, values)
+def _index_put_inplace(read: Reading, x: TensorMeta, indices: Sequence[TensorMeta | None], values: TensorMeta, *_: bool, **__: bool) -> TensorMeta:
+    _index_put(read, x, indices, values)
     return x
 
 
@@ -91,22 +121,22 @@ def _check_masks(x: TensorMeta, indices: Sequence[TensorMeta | None]) -> None:
         at += len(one.sizes) if one is not None and one.dtype in MASKS else 1
 
 
-def _unique(facts: Facts, x: TensorMeta, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> tuple[TensorMeta, ...]:
-    return _uniques(facts, x, return_inverse, return_counts)
+def _unique(read: Reading, x: TensorMeta, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> tuple[TensorMeta, ...]:
+    return _uniques(read, x, return_inverse, return_counts)
 
 
-def _uniques(facts: Facts, x: TensorMeta, return_inverse: bool, return_counts: bool) -> tuple[TensorMeta, ...]:
-    found = _number(facts, numel(x.sizes))
+def _uniques(read: Reading, x: TensorMeta, return_inverse: bool, return_counts: bool) -> tuple[TensorMeta, ...]:
+    found = read.fresh(numel(x.sizes))
     inverse = fresh(x, x.sizes if return_inverse else (0,), "int64")
     return fresh(x, (found,)), inverse, fresh(x, (found if return_counts else 0,), "int64")
 
 
 def _unique_dim(
-    facts: Facts, x: TensorMeta, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    read: Reading, x: TensorMeta, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
 ) -> tuple[TensorMeta, ...]:
     dim = wrap_dim(dim, len(x.sizes))
     require(all(type(size) is int and size > 0 for size in x.sizes), "unique along a dimension of sizes that are not known")
-    found = _number(facts, x.sizes[dim])
+    found = read.fresh(x.sizes[dim])
     moved = contiguous_strides((found, *x.sizes[:dim], *x.sizes[dim + 1:]))
     sizes, strides = (*x.sizes[:dim], found, *x.sizes[dim + 1:]), (*moved[1:dim + 1], moved[0], *moved[dim + 1:])
     inverse = fresh(x, (x.sizes[dim],), "int64")
@@ -114,20 +144,20 @@ def _unique_dim(
 
 
 def _unique_consecutive(
-    facts: Facts, x: TensorMeta, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None,
+    read: Reading, x: TensorMeta, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None,
 ) -> tuple[TensorMeta, ...]:
     if dim is not None:
-        return _unique_dim(facts, x, dim, True, return_inverse, return_counts)
-    return _uniques(facts, x, return_inverse, return_counts)
+        return _unique_dim(read, x, dim, True, return_inverse, return_counts)
+    return _uniques(read, x, return_inverse, return_counts)
 
 
-def _bincount(facts: Facts, x: TensorMeta, weights: TensorMeta | None = None, minlength: int = 0) -> TensorMeta:
+def _bincount(read: Reading, x: TensorMeta, weights: TensorMeta | None = None, minlength: int = 0) -> TensorMeta:
     dtype = "int64" if weights is None else "float32" if weights.dtype == "float32" else "float64"
-    return fresh(x, (SizeNode(facts.fresh(minlength), facts),), dtype)
+    return fresh(x, (read.fresh(None, minlength),), dtype)
 
 
-def _repeat_interleave(facts: Facts, repeats: TensorMeta, *, output_size: SizeLike | None = None) -> TensorMeta:
-    return fresh(repeats, (SizeNode(facts.fresh(), facts) if output_size is None else output_size,))
+def _repeat_interleave(read: Reading, repeats: TensorMeta, *, output_size: SizeLike | None = None) -> TensorMeta:
+    return fresh(repeats, (read.fresh(None) if output_size is None else output_size,))
 
 
 ROWS: dict[str, Row] = {

@@ -25,6 +25,7 @@ from thruway.capture.values.order import sort_values
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.subscript import delete_item, get_item, set_item
 from thruway.capture.values.truth import truth
+from thruway.shapes.symbolic import SizeNode
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -54,7 +55,7 @@ def _extreme(symbol: str, function: Any):
         best_key = _keyed(state, key, best)
         for item in items[1:]:
             item_key = _keyed(state, key, item)
-            if key is None and is_element(best) | is_element(item):
+            if key is None and is_element(best) | is_element(item) and not _are_sizes(best, item):
                 best = best_key = _extreme_element(state, symbol, item, best)
             elif isinstance(best_key, SizeValue) and isinstance(item_key, SizeValue | Constant) or isinstance(item_key, SizeValue):
                 best = best_key = size_operation(state, function if _is_float(best_key) or _is_float(item_key) else EXTREMES[function], best_key, item_key)
@@ -62,6 +63,12 @@ def _extreme(symbol: str, function: Any):
                 best, best_key = item, item_key
         return best
     return handler
+
+
+def _are_sizes(*values: Value) -> bool:
+    """Whether they are integers, one of which is a size that depends on elements."""
+    whole = all(isinstance(getattr(one, "size", None), torch.SymInt) or type(getattr(one, "value", None)) is int for one in values)
+    return whole and any(isinstance(one, SizeValue) and isinstance(one.size.node, SizeNode) and one.size.node.is_free for one in values)
 
 
 def _is_float(value: Value) -> bool:

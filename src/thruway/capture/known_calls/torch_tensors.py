@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 
 import torch
+from torch._library.custom_ops import CustomOpDef
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
@@ -89,6 +90,18 @@ def as_tensor(state: State, args: Args, kwargs: Kwargs) -> Value:
     return result
 
 
+def custom_operator(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """An operator made by `torch.library.custom_op`, which is called as an object."""
+    _, found, *rest = args
+    if not isinstance(getattr(found, "real", None), CustomOpDef) or found.source is None:
+        raise unsupported(state, "TW101", "a custom operator")
+    state.guard("identity", found.source, found.real)
+    result = call_torch(state, found.real._opoverload, rest, kwargs)
+    if result is None:
+        raise unsupported(state, "TW101", found.real._qualname)
+    return result
+
+
 def length(state: State, args: Args, kwargs: Kwargs) -> Value:
     return call_torch(state, torch.Tensor.size, [args[0], Constant(0)], {})
 
@@ -101,6 +114,6 @@ NEED_VALUES = ("numpy", "__int__", "__float__", "__index__", "__contains__", "eq
 ROWS = {
     **{getattr(torch.Tensor, name): needs_value(f"Tensor.{name}") for name in NEED_VALUES},
     torch.equal: needs_value("torch.equal"), torch.allclose: needs_value("torch.allclose"),
-    torch.as_tensor: as_tensor, torch.Tensor.tolist: to_list, torch.Tensor.item: item,
+    CustomOpDef.__call__.__code__: custom_operator, torch.as_tensor: as_tensor, torch.Tensor.tolist: to_list, torch.Tensor.item: item,
     torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
 }

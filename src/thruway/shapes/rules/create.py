@@ -19,7 +19,9 @@ from thruway.shapes.rules.strides import (
     CHANNELS_LAST_ORDER,
     channels_last_strides,
     contiguous_strides,
+    equals,
     is_contiguous,
+    is_free,
     preserved_strides,
     suggests_channels_last,
 )
@@ -144,8 +146,17 @@ def _copy_inplace(x: TensorMeta, source: TensorMeta, non_blocking: bool = False)
 
 def _check_expands(source: TensorMeta, x: TensorMeta) -> None:
     lead = len(x.sizes) - len(source.sizes)
-    require(lead >= 0 and all(s == 1 or s == t for s, t in zip(source.sizes, x.sizes[lead:])),
+    require(lead >= 0 and all(equals(s, 1) or equals(s, t) or _is_checked(s, t) for s, t in zip(source.sizes, x.sizes[lead:])),
             f"copy of sizes {source.sizes} into {x.sizes}")
+
+
+def _is_checked(size: SizeLike, target: SizeLike) -> bool:
+    """Whether the sizes depend on elements, so that the operator checks as it runs if one fits the other."""
+    for one in (size, target):
+        if is_free(one):
+            one.facts.defer()
+            return True
+    return False
 
 
 def _fill(x: TensorMeta, *args: object, generator: object = None, **_: object) -> TensorMeta:

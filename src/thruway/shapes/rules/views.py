@@ -166,7 +166,7 @@ def _select(x: TensorMeta, dim: int, index: SizeLike) -> TensorMeta:
     expect(-x.sizes[dim], "<=", index, f"index {index} of size {x.sizes[dim]}")
     expect(index, "<", x.sizes[dim], f"index {index} of size {x.sizes[dim]}")
     if _is_unsigned(index):
-        return _look(x, x.sizes[:dim] + x.sizes[dim + 1:], x.strides[:dim] + x.strides[dim + 1:], index.fresh())
+        return _look(x, x.sizes[:dim] + x.sizes[dim + 1:], x.strides[:dim] + x.strides[dim + 1:], _somewhere(x, index, dim))
     if index < 0:
         index = index + x.sizes[dim]
     offset = x.offset + index * x.strides[dim]
@@ -179,7 +179,7 @@ def _slice(x: TensorMeta, dim: int = 0, start: SizeLike | None = None, end: Size
     dim = wrap_dim(dim, len(x.sizes))
     size = x.sizes[dim]
     if _is_unsigned(start) or _is_unsigned(end):
-        return _slice_somewhere(x, dim, step, start if _is_unsigned(start) else end)
+        return _slice_somewhere(x, dim, start, end, step)
     start = _clamped(0 if start is None else start, 0, size)
     end = size if end is None or (type(end) is int and end >= END) else _clamped(end, start, size)
     length = (end - start + step - 1) // step
@@ -193,11 +193,17 @@ def _is_unsigned(place: SizeLike | None) -> bool:
     return is_free(place) and not place.surely(">=", 0) and not place.surely("<", 0)
 
 
-def _slice_somewhere(x: TensorMeta, dim: int, step: SizeLike, bound: SizeLike) -> TensorMeta:
+def _slice_somewhere(x: TensorMeta, dim: int, start: SizeLike | None, end: SizeLike | None, step: SizeLike) -> TensorMeta:
     """A slice that torch's kernel makes: of some length, from some element on."""
     sizes, strides = list(x.sizes), list(x.strides)
-    sizes[dim], strides[dim] = bound.fresh(sizes[dim]), strides[dim] * step
-    return _look(x, sizes, strides, bound.fresh())
+    bound = start if _is_unsigned(start) else end
+    sizes[dim], strides[dim] = bound.fresh(("slice", start, end, step, sizes[dim]), sizes[dim]), strides[dim] * step
+    return _look(x, sizes, strides, _somewhere(x, bound, dim))
+
+
+def _somewhere(x: TensorMeta, bound: SizeLike, dim: int) -> SizeLike:
+    """The offset of a view that begins at `bound`."""
+    return bound.fresh(("offset", x.offset, bound, x.sizes[dim], x.strides[dim]))
 
 
 def _clamped(place: SizeLike, low: SizeLike, size: SizeLike) -> SizeLike:
