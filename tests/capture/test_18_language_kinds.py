@@ -1,5 +1,6 @@
 """Kinds of programs from public bug reports: errors caught inside, dict views, cached helpers, random draws."""
 
+import copy
 import functools
 from collections import Counter, OrderedDict, defaultdict
 from operator import attrgetter, itemgetter, methodcaller
@@ -309,3 +310,32 @@ def test_an_answer_that_is_there_is_no_break():
     for _ in range(3):
         compiled(torch.ones(3), 1)
     assert thruway.metrics()["graphs"] == 1 and thruway.metrics()["recompiles"] == 0
+
+
+def divided(count, x):
+    return x * (3.0 / float(count)), 1 / float(count)
+
+
+def test_a_division_by_an_element_stays_and_still_raises():
+    thruway.reset()
+    compiled = thruway.compile(divided)
+    for number in (2, 4, -3):
+        assert repr(compiled(torch.tensor(number), torch.ones(2))) == repr(divided(torch.tensor(number), torch.ones(2)))
+    with pytest.raises(ZeroDivisionError, match="float division by zero"):
+        compiled(torch.tensor(0), torch.ones(2))
+    assert thruway.metrics()["graph_breaks"] == 0 and thruway.metrics()["graphs"] == 1
+
+
+@pytest.mark.parametrize(("module", "shape"), [
+    (torch.nn.BatchNorm2d(3, momentum=None), (4, 3, 5, 5)), (torch.nn.BatchNorm1d(3, momentum=None, affine=False), (6, 3))])
+def test_batch_norm_with_a_cumulative_average(module, shape):
+    thruway.reset()
+    ours = copy.deepcopy(module)
+    compiled = thruway.compile(ours)
+    for _ in range(3):
+        x = torch.randn(shape, requires_grad=True)
+        expected, found = module(x), compiled(x)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(dict(ours.named_buffers()), dict(module.named_buffers()))
+        torch.testing.assert_close(torch.autograd.grad(found.square().sum(), x), torch.autograd.grad(expected.square().sum(), x))
+    assert thruway.metrics()["graph_breaks"] == 0 and thruway.metrics()["recompiles"] == 0

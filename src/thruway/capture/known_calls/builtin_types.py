@@ -9,9 +9,10 @@ import types
 import torch
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.known_calls.torch_tensors import item
+from thruway.capture.known_calls.torch_tensors import INTEGERS, item
 from thruway.capture.opcodes.stack import cell_content
 from thruway.capture.state import Inline, State, UserRaise
+from thruway.capture.tensors import call_torch
 from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
     NONE, CellValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, SuperValue,
@@ -117,6 +118,8 @@ def number(cls: type, slot: str):
         match value:
             case TensorValue() if cls is (float if value.trace.is_floating_point() else int):
                 return item(state, [value], {})
+            case TensorValue() if cls is float and value.trace.dtype in INTEGERS:
+                return item(state, [call_torch(state, torch.Tensor.to, [value, Constant(torch.float64)], {})], {})
             case TensorValue():
                 raise unsupported(state, "TW103", f"{cls.__name__}() of a tensor")
             case SizeValue():

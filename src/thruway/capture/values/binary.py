@@ -21,6 +21,7 @@ from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, write_key
 from thruway.capture.values.mutate import extend_list, remove_member, replace_items, update_set
+from thruway.capture.values.numbers import divide_elements, is_element
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
@@ -62,6 +63,8 @@ def binary(state: State, symbol: str, left: Value, right: Value) -> Result:
             return result
     if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
         return _by_slots(state, name, symbol, left, right)
+    if plain == "/" and is_element(right) and (quotient := divide_elements(state, left, right)) is not None:
+        return quotient
     if isinstance(left, SizeValue) or isinstance(right, SizeValue):
         return size_operation(state, function, left, right)
     return _on_containers(state, plain, function, left, right)

@@ -13,7 +13,8 @@ import torch
 
 from thruway.capture.state import State
 from thruway.capture.tensors import call_torch, result_value, run_trace, size_node
-from thruway.capture.values.base import Constant, SizeValue, TensorValue, TupleValue, Value
+from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorValue, TupleValue, Value
+from thruway.capture.values.effect import record
 from thruway.core.sizes import SizeLike
 from thruway.shapes.floats import BoolElementNode, Element, FloatNode
 from thruway.shapes.nodes import make_node
@@ -92,6 +93,21 @@ def compare_elements(state: State, function: Callable[[Any, Any], Any], left: Va
     if (sizes := _sizes(left, right)) is not None:
         state.relations[id(result.trace)] = sizes[0], SIGNS[function], sizes[1]
     return truth_value(state, result)
+
+
+def divide_elements(state: State, left: Value, right: Value) -> Value | None:
+    """`left / right` of floats, `right` from a tensor; None for other numbers. That it is not 0 is checked behind the graph."""
+    left = Constant(float(left.value)) if isinstance(left, Constant) and type(left.value) is int and abs(left.value) <= EXACT else left
+    if kind_of_number(left) is not float or kind_of_number(right) is not float:
+        return None
+    quotient = call_torch(state, operator.truediv, [number_tensor(state, left), number_tensor(state, right)], {})
+    record(state, "call", Constant(check_divisor), TupleValue((right,)), DictValue())
+    return number_value(state, quotient, float)
+
+
+def check_divisor(number: float) -> None:
+    """Raises what dividing by `number` raises."""
+    1.0 / number
 
 
 def learn(state: State, condition: TensorValue, holds: bool) -> None:
