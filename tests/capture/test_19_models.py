@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import contextvars
+import copy
 from collections.abc import Iterable
 
 import pytest
@@ -195,3 +196,72 @@ def test_a_complex_view_that_is_written_through_stays_a_view():
     b = a.clone()
     torch.testing.assert_close(thruway.compile(f)(a), f(b))
     torch.testing.assert_close(a, b)
+
+
+class StaticLayer(nn.Module):
+    """A cache of fixed length that counts for itself how much of it is filled, as decoders keep it."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(4, 4)
+        self.register_buffer("keys", torch.zeros(1, 8, 4))
+        self.register_buffer("filled", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        at = torch.arange(x.shape[1]) + self.filled
+        self.keys.index_copy_(1, at, self.project(x))
+        self.filled.add_(x.shape[1])
+        return x + (x @ self.keys.transpose(1, 2)).softmax(-1) @ self.keys
+
+
+def static_layers():
+    torch.manual_seed(0)
+    return nn.Sequential(*[StaticLayer() for _ in range(3)]).eval()
+
+
+def test_places_in_caches_are_checked_before_any_cache_is_written():
+    model, expected = static_layers(), static_layers()
+    compiled = thruway.compile(model)
+    with torch.no_grad():
+        for length in (2, 1, 1, 1):
+            x = torch.randn(1, length, 4)
+            torch.testing.assert_close(compiled(x), expected(x))
+        torch.testing.assert_close(dict(model.named_buffers()), dict(expected.named_buffers()))
+        assert thruway.metrics()["eager"] == 0
+        before = {name: buffer.clone() for name, buffer in model.named_buffers() if not name.startswith("0")}
+        model[2].filled.fill_(8)
+        with pytest.raises((IndexError, RuntimeError)):
+            compiled(torch.randn(1, 1, 4))
+    assert torch.equal(model[2].keys, before["2.keys"])
+
+
+def test_types_of_python_as_dtypes():
+    def f(x):
+        return x + torch.tensor([-1, 2], dtype=int), x.to(float), torch.zeros(2, dtype=bool)
+
+    x = torch.randn(2)
+    for backend in ("eager", "thruway"):
+        torch.testing.assert_close(thruway.compile(f, fullgraph=True, backend=backend)(x), f(x))
+
+
+class Routed(StaticLayer):
+    """The second place is found among values that the kernel writing the cache computes for itself."""
+
+    def forward(self, x):
+        at = (self.filled * 2) % 8
+        self.keys[0, at] += self.project(x)[0, 0]
+        self.keys[0, (at + 1) % 8] = x[0, 0]
+        return self.keys * x[0, 0]
+
+
+def test_places_that_a_kernel_computes_for_itself():
+    torch.manual_seed(0)
+    model = nn.Sequential(Routed(), Routed()).eval()
+    expected = copy.deepcopy(model)
+    compiled = thruway.compile(model)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(1, 2, 4)
+            torch.testing.assert_close(compiled(x), expected(x))
+    torch.testing.assert_close(dict(model.named_buffers()), dict(expected.named_buffers()))
+    assert thruway.metrics()["bugs"] == 0

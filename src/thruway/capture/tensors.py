@@ -264,13 +264,16 @@ def to_trace(value: Value) -> Any:
             raise NotTensorArguments
 
 
+DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool}         # what Python's types mean as dtypes
+
+
 def to_node(state: State, value: Value) -> Any:
     """What stands in the graph for an argument."""
     match value:
         case TensorValue():
             return tensor_node(state, value)
         case Constant():
-            return value.value
+            return DTYPES[value.value] if type(value.value) is type and value.value in DTYPES else value.value
         case SizeValue():
             return size_node(state, value)
         case TupleValue():

@@ -6,13 +6,13 @@ would have found, a kernel of checks alone has found before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import Symbol
-from thruway.loops.ir import Axis, Buffer, CheckIndex, Expr, Extern, IndexValue, Kernel, Let, Literal, Load, Op, Phase, Within
-from thruway.schedule.depend import changed_buffers, root, written_buffers
+from thruway.loops.ir import Axis, Buffer, CheckIndex, Expr, Extern, IndexValue, Kernel, Let, Literal, Load, Op, Phase, Var, Within
+from thruway.schedule.depend import changed_buffers, read_buffers, root, written_buffers
 from thruway.schedule.phases import phase_values
 from thruway.schedule.rewrite import children, is_size, map_expressions, symbols, walk
 
@@ -21,13 +21,14 @@ Step = Kernel | Extern
 
 def settle_checks(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
     """The steps with every check before the first write to something older than the call."""
-    first = next((k for k, step in enumerate(steps) if _writes_input(step, buffers)), len(steps))
+    steps = _indices_first(steps, buffers)
+    first = _first_write(steps, buffers)
     known = {root(name, buffers) for step in steps[:first] for name in _written(step)}
     known |= {name for name, b in buffers.items() if b.kind != "temp"}
     found: dict[tuple[Expr, tuple[Axis, ...]], None] = {}
     for step in steps[first:]:
         for check in _checks(step) if isinstance(step, Kernel) else ():
-            if any(root(x.buffer, buffers) not in known for x in walk(check) if isinstance(x, Load)):
+            if any(isinstance(x, Var) or isinstance(x, Load) and root(x.buffer, buffers) not in known for x in walk(check)):
                 raise Unsupported("TW606", "an index that is only known after an input has been written", "write the input last")
             axes = tuple(a for a in _axes(step) if Symbol(a.name) in symbols(check))
             found.setdefault((check, axes))
@@ -36,6 +37,50 @@ def settle_checks(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> tuple
         return tuple(steps)
     ahead = [_check_kernel(f"c{k}", check, axes) for k, (check, axes) in enumerate(found)]
     return (*steps[:first], *ahead, *(_unchecked(s) if isinstance(s, Kernel) else s for s in steps[first:]))
+
+
+def _first_write(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> int:
+    return next((k for k, step in enumerate(steps) if _writes_input(step, buffers)), len(steps))
+
+
+def _indices_first(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> Sequence[Step]:
+    """The steps, with those that compute what later checks look at in front of the first write to an input, where nothing is in their way."""
+    first = _first_write(steps, buffers)
+    touches = [(_roots(_read(step), buffers), _roots(_written(step), buffers)) for step in steps]
+    moved: set[int] = set()
+    wanted = [(name, k) for k, step in enumerate(steps) if k > first and isinstance(step, Kernel) for name in _roots(_checked(step), buffers)]
+    while wanted:
+        name, before = wanted.pop()
+        makers = {k for k in range(first, before) if name in touches[k][1]} - moved
+        moved |= makers
+        wanted += [(read, k) for k in makers for read in touches[k][0]]
+    left = [k for k in range(first, len(steps)) if k not in moved]
+    if any(not _may_pass(k, other, touches) for k in moved for other in left if other < k) or any(_stays(steps[k], buffers) for k in moved):
+        return steps
+    return [*steps[:first], *(steps[k] for k in sorted(moved)), *(steps[k] for k in left)]
+
+
+def _may_pass(step: int, other: int, touches: Sequence[tuple[set[str], set[str]]]) -> bool:
+    """Whether `step` may run before `other`."""
+    (reads, writes), (others_reads, others_writes) = touches[step], touches[other]
+    return others_writes.isdisjoint(reads | writes) and writes.isdisjoint(others_reads)
+
+
+def _stays(step: Step, buffers: Mapping[str, Buffer]) -> bool:
+    return _writes_input(step, buffers) or (isinstance(step, Extern) and step.pinned)
+
+
+def _checked(kernel: Kernel) -> set[str]:
+    """The buffers that the kernel's checks look at."""
+    return {x.buffer for check in _checks(kernel) for x in walk(check) if isinstance(x, Load)}
+
+
+def _roots(names: Iterable[str], buffers: Mapping[str, Buffer]) -> set[str]:
+    return {root(name, buffers) for name in names}
+
+
+def _read(step: Step) -> Iterable[str]:
+    return step.reads if isinstance(step, Kernel) else read_buffers(step)
 
 
 def _writes_input(step: Step, buffers: Mapping[str, Buffer]) -> bool:
@@ -56,13 +101,17 @@ def _checks(kernel: Kernel) -> list[Expr]:
     """The kernel's checks, each under the conditions under which the kernel makes it."""
     found: list[Expr] = []
     seen: set[int] = set()
+    values: dict[str, Expr] = {}                                  # of the kernel's variables, written out
+
+    def written_out(x: Expr) -> Expr:
+        return values.get(x.name, x) if isinstance(x, Var) else x
 
     def collect(expr: Expr, guarded: Callable[[Expr], Expr], is_shared: bool) -> None:
         if is_shared and id(expr) in seen:
             return
         seen.add(id(expr))
         if isinstance(expr, CheckIndex):
-            found.append(guarded(expr))
+            found.append(map_expressions(guarded(expr), written_out))
         if not isinstance(expr, Within):
             for x in children(expr):
                 collect(x, guarded, is_shared)
@@ -72,6 +121,7 @@ def _checks(kernel: Kernel) -> list[Expr]:
         collect(expr.other, lambda x: guarded(Within(expr.conditions, zero, x, "int64")), False)
 
     for phase in kernel.phases:
+        values |= {let.var: map_expressions(let.value, written_out) for let in phase.lets}
         for value in phase_values(phase):
             collect(value, lambda x: x, True)
     return found

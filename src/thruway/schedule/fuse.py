@@ -15,10 +15,10 @@ from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import SizeLike, Symbol
-from thruway.loops.ir import Buffer, Compute, Extern, Load, Node, Reduce, Scan, Update
+from thruway.loops.ir import Buffer, CheckIndex, Compute, Extern, Load, Node, Reduce, Scan, Update
 from thruway.schedule.depend import members, predecessors, read_buffers, root, values_of, written_buffers
 from thruway.schedule.plan import Prediction
-from thruway.schedule.rewrite import is_size, loads, strip_reduce, weigh
+from thruway.schedule.rewrite import is_size, loads, strip_reduce, walk, weigh
 from thruway.schedule.space import Alignment, AxisMap, Coordinates, Space, align, fresh_space, is_injective
 
 LARGEST_GROUP = 48      # nodes
@@ -60,6 +60,18 @@ class Fuser:
         self.readers: dict[str, list[int]] = {}
         self.loads = [() if isinstance(n, Extern) else tuple(loads(*values_of(n))) for n in nodes]
         self.predictions: list[Prediction] = []
+        self.inputs_written = 0                              # the nodes that write an input, as a mask
+        self.looked_at: set[str] = set()                     # what index checks look at, where any does
+        self._find_checks()
+
+    def _find_checks(self) -> None:
+        """Checks come before the first write to an input (see `checks`), so what they look at is not computed in that write's kernel."""
+        for i, node in enumerate(self.nodes):
+            if isinstance(node, Update) and self.buffers[root(node.target, self.buffers)].kind != "temp":
+                self.inputs_written |= 1 << i
+        if self.inputs_written:
+            checks = (x for node in self.nodes for value in values_of(node) for x in walk(value) if isinstance(x, CheckIndex))
+            self.looked_at = {load.buffer for check in checks for load in loads(check)}
 
     def add_alone(self, i: int) -> None:
         """Node i as a group of its own."""
@@ -140,6 +152,8 @@ class Fuser:
             return False
         for one, two in ((first, second), (second, first)):
             if any(root(self.nodes[i].target, self.buffers) in two.reads | two.writes for i in one.nodes if isinstance(self.nodes[i], Update)):
+                return False
+            if one.mask & self.inputs_written and not self.looked_at.isdisjoint(two.writes):
                 return False
             outside = {self.home[j] for j in members(one.direct & ~one.mask & ~two.mask)}
             if any(self.groups[j].before & two.mask for j in outside):
