@@ -27,6 +27,7 @@ from thruway import native
 from thruway.capture.capture import capture
 from thruway.capture.breaks import CATALOGUE
 from thruway.capture.captured import Captured
+from thruway.capture.conditional import is_raise_of_side
 from thruway.core.ambient import settings as ambient
 from thruway.core.collector import collector_paused
 from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, NotNow, RecompileError, Unsupported
@@ -44,9 +45,9 @@ from thruway.frame.skip import is_skipped, is_skipped_code, is_standard
 from thruway.frame.source import Local
 from thruway.frame.state import is_outside_torch_transforms, read_state
 from thruway.graph_compiler import GraphCompiler
-from thruway.native.fallback import bind_arguments, call_bound
+from thruway.native.fallback import bind_arguments
 from thruway.runtime.measure import Comparison, Verdict, is_comparable
-from thruway.runtime.plain import name_of, plain_region
+from thruway.runtime.plain import calls_in, name_of, plain_region
 from thruway.shapes.refuse import NO_RULE
 from thruway.shapes.symbolic import Facts, is_symbolic
 from thruway.shapes.trace_tensor import meta_of
@@ -155,7 +156,8 @@ class CompiledFunction:
                 refusal = refused
             else:
                 self.entries.add(record)
-                return self._first(record.entry)
+                self._await_first_call()
+                return record.entry
         if refusal.reason.code in RAISES_IN_EAGER:
             self.function(*args, **kwargs)
         raise refusal
@@ -166,19 +168,11 @@ class CompiledFunction:
             self.told_modes = True
             journal.add("eager", self.name, reason=BreakReason("TW118", *CATALOGUE["TW118"]))
 
-    def _first(self, entry: Any) -> Any:
-        """The entry; at the first call one that calls again, so that the journal hears when that call is over."""
-        if self.is_called or self.is_continuation or not ambient.current().break_notice:
-            return entry
-        self.is_called = True
-        return make_entry(self.name, GuardSet(read_state(), ()), (), None, finish=self._call_first, hooked=entry.hooked).entry
-
-    def _call_first(self, *values: Any) -> Any:
-        count = len(values) - len(self.function.__code__.co_freevars)
-        try:
-            return call_bound(self.compiled, self.function.__code__, values[:count])
-        finally:
-            journal.add("called", self.name)
+    def _await_first_call(self) -> None:
+        """At the first miss: the journal hears when the call is over."""
+        if not self.is_called and not self.is_continuation:
+            self.is_called = True
+            self.compiled.after = functools.partial(journal.add, "called", self.name)
 
     def _decline(self, stance: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """No entry answers, and the user wants nothing compiled now."""
@@ -283,7 +277,7 @@ class CompiledFunction:
             if sets_modes(captured.graph.graph, SETTERS):
                 plain = _keeping_modes(plain)
             graph = _compared(graph, plain, captured, settings) if graph else plain
-        journal.add("graph", self.name, items=tuple(name_of(node) for node in captured.graph.graph.nodes if node.op.startswith("call")))
+        journal.add("graph", self.name, items=tuple(name_of(node) for node in calls_in(captured.graph.graph)))
         return graph
 
     def _thruway(self, captured: Captured, settings: Settings) -> Callable[..., Any] | None:
@@ -328,6 +322,8 @@ class CompiledFunction:
 
     def _leave_compiled(self, captured: Captured, failure: Exception) -> None:
         """The graph gave up in a call that the function itself answered: from now on the function answers all calls like it."""
+        if is_raise_of_side(failure):
+            return                                               # the next call may take the other side
         if isinstance(failure.__cause__, CompilerBug):
             journal.add("bug", self.name, str(failure))
         journal.add("eager", self.name, reason=BreakReason("TW811", f"a run of the graph gave up: {failure}"))
@@ -495,7 +491,7 @@ def wants_gradient(captured: Captured) -> bool:
     """Whether autograd must see the operators of the graph: also where an output is a detached view of a tensor with a gradient, which
     without autograd cannot be told from other views."""
     enabled = captured.guards.state.grad_enabled
-    for node in captured.graph.graph.nodes:
+    for node in calls_in(captured.graph.graph):
         enabled |= node.target is torch._C._set_grad_enabled and node.args[0] is True
         if node.kwargs.get("requires_grad") or name_of(node) == "requires_grad_":
             return True

@@ -34,7 +34,7 @@ from thruway.shapes.nodes import make_node
 from thruway.shapes.trace_tensor import from_meta
 
 SELECT, CHOOSE, BREAK = range(3)        # how far to go with a branch
-DEEPEST = 6                             # branches within sides of branches
+DEEPEST = 12                            # branches within sides of branches
 Place = tuple[int, list[Value]]         # an instruction, and the stack before it
 JOINED = Constant("the sides join here")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,6 +10,9 @@ from torch.fx import Graph
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from thruway.native import RegionFailed
+
+
+Run = Callable[..., tuple[torch.Tensor, ...]]
 
 
 class Conditional:
@@ -27,6 +31,14 @@ def _module(graph: Graph) -> torch.fx.GraphModule:
     return _LazyGraphModule(torch.nn.Module(), graph)
 
 
+def choice(when_true: Run, when_false: Run) -> Run:
+    """A conditional whose sides are compiled."""
+    def conditional(condition: torch.Tensor, *operands: Any) -> tuple[torch.Tensor, ...]:
+        return (when_true if condition else when_false)(*operands)
+
+    return conditional
+
+
 class SideRaises(RegionFailed):
     """The user's code raises here: the function itself runs, and does."""
 
@@ -35,3 +47,10 @@ def expect(condition: torch.Tensor, wanted: bool) -> None:
     """Goes on where the condition is as wanted; the other side of the branch raises."""
     if bool(condition) is not wanted:
         raise SideRaises("a branch is taken whose code raises")
+
+
+def is_raise_of_side(failure: BaseException | None) -> bool:
+    """Whether a graph gave up because the user's code raises."""
+    while failure is not None and not isinstance(failure, SideRaises):
+        failure = failure.__cause__
+    return failure is not None

@@ -163,10 +163,11 @@ class _Cutting:
 def side_pieces(node: Node, sides: Sequence[GraphModule], weights: Sequence[bool]) -> list[Piece | GraphModule]:
     """The sides of a conditional in the outer graph as pieces of their own, as far as they are worth it. `weights`: of the graph's inputs."""
     known = dict(zip(node.graph.find_nodes(op="placeholder"), weights))
-    return [_side_piece(side, [known.get(operand, False) for operand in node.args[1:]], node) or side for side in sides]
+    found = [(known.get(operand, False), operand in known) for operand in node.args[1:]]
+    return [_side_piece(side, [weight for weight, _ in found], [trusted for _, trusted in found], node) or side for side in sides]
 
 
-def _side_piece(side: GraphModule, weights: list[bool], node: Node) -> Piece | None:
+def _side_piece(side: GraphModule, weights: list[bool], trusted: list[bool], node: Node) -> Piece | None:
     taken = side.graph.find_nodes(op="placeholder")
     traces = [example(one) for one in taken]
     calls = [one for one in side.graph.nodes if one.op.startswith("call")]
@@ -175,7 +176,7 @@ def _side_piece(side: GraphModule, weights: list[bool], node: Node) -> Piece | N
     metas = [replace(trace.meta, requires_grad=False, offset=0) for trace in traces]
     if _used_symbols(metas) - _shown_symbols(metas) or any(one.op == "placeholder" for one in side.graph.output_node().args[0]):
         return None
-    return Piece(side, [*map(_unsigned, metas)], weights, [False] * len(taken), _may_overlap(taken), node)
+    return Piece(side, [*map(_unsigned, metas)], weights, trusted, _may_overlap(taken), node)
 
 
 def example(node: Node) -> Any:

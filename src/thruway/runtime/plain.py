@@ -7,7 +7,7 @@ runs the function itself, which raises eager's error at the user's line.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch.fx import Graph, Node
@@ -60,12 +60,21 @@ def _has_saved_tensors_hooks() -> bool:
 
 def may_write(graph: Graph) -> bool:
     """Whether some operator may write a tensor in place."""
-    return any(_may_write(node) for node in graph.nodes if node.op.startswith("call"))
+    return any(_may_write(node) for node in calls_in(graph))
 
 
 def may_draw(graph: Graph) -> bool:
     """Whether some operator may draw random numbers."""
-    return any(word in name_of(node) for node in graph.nodes if node.op.startswith("call") for word in DRAWING)
+    return any(word in name_of(node) for node in calls_in(graph) for word in DRAWING)
+
+
+def calls_in(graph: Graph) -> Iterator[Node]:
+    """The calls of a captured graph, those in the sides of its branches included."""
+    for node in graph.nodes:
+        if node.op.startswith("call"):
+            yield node
+            for side in getattr(node.target, "sides", ()):
+                yield from calls_in(side.graph)
 
 
 def name_of(node: Node) -> str:

@@ -152,6 +152,8 @@ def _alike(one: Value, other: Value) -> Value:
 
 def condition_of(state: State, value: Value) -> TensorValue | None:
     """A 0-dim bool tensor that holds the truth of a value read from a tensor; None for other values."""
+    if state.transforms:
+        return None                                         # what torch.func makes of it is not one value
     if is_element(value):
         tensor = number_tensor(state, value)
         return tensor if is_truth(value) else call_torch(state, torch.ne, [tensor, Constant(0)], {})
