@@ -322,3 +322,16 @@ def test_it_copies_as_itself_and_pickles_by_name(core):
 
 def decorated(x):
     return x
+
+
+@pytest.mark.parametrize("function", [lambda a: a, lambda a: a.missing])
+def test_after_is_called_once_when_a_call_that_missed_is_over(core, function):
+    order = []
+    compiled = core.Compiled(function, lambda compiled, args, kwargs: order.append("miss"))
+    compiled.after = lambda: order.append("after")
+    for _ in range(2):
+        try:
+            assert compiled(1) == 1
+        except AttributeError:
+            pass
+    assert order == ["miss", "after", "miss"] and not hasattr(compiled, "after")

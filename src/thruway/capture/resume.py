@@ -23,7 +23,7 @@ from thruway.capture.emit import Emitter
 from thruway.capture.locals import LazyLocals
 from thruway.capture.opcodes.stack import cell_of, drop
 from thruway.capture.state import Frame, State
-from thruway.capture.steps import EXHAUSTED, PlainStep, plain_step, step_function
+from thruway.capture.steps import EXHAUSTED, PlainStep, caller_function, plain_step, step_function
 from thruway.capture.values.base import NULL, Value
 from thruway.capture.values.call import Made
 from thruway.capture.values.effect import expose
@@ -186,7 +186,14 @@ class BreakEmitter(Emitter):
     def lines_of(self, k: int) -> list[str]:
         """Lines that set `r` to what frame `k` returns, or to a Jump where this is a continuation's own frame."""
         lines = self._jump_lines(k)
-        return lines if k == 0 and self.state.is_continuation else [*lines, "r = land(r)"]
+        if k == 0:
+            return lines if self.state.is_continuation else [*lines, "r = land(r)"]
+        callers = [*self._callers(k - 1), self.constant(caller_function(self.broken.frames[k - 1], self.broken.frames[k - 1].pc - 1, Jump)), "r"]
+        return [*lines, f"r = {callers[0]}({', '.join(callers[1:])})"]
+
+    def _callers(self, k: int) -> list[str]:
+        """Functions that show as the first `k` frames at their calls: inlined, they would be missing in a traceback."""
+        return [self.constant(caller_function(frame, frame.pc - 1)) for frame in self.broken.frames[:k]]
 
     def _jump_lines(self, k: int) -> list[str]:
         frame = self.broken.frames[k]
@@ -227,7 +234,7 @@ class BreakEmitter(Emitter):
                 text = text.replace("(", "(p1, ", 1) if not text.endswith("()") else text.replace("()", "(p1)")
         line = self._instruction().position[0] or frame.code.co_firstlineno
         function = self.constant(step_function(frame, row, text, line))
-        called = [function, *("None" if value is NULL else self.value(value) for value in values)]
+        called = [*self._callers(self.last), function, *("None" if value is NULL else self.value(value) for value in values)]
         for error in reversed([each for one in self.broken.frames for each in one.handled]):
             called = ["continue_handling", self.value(error), *called]
         if self.broken.frames[0].left:

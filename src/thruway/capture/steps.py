@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import operator
 import sys
 import types
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from thruway.bytecode.decode import Instruction
+from thruway.bytecode.decode import Instruction, decode
 from thruway.capture.state import Frame
 
 EXHAUSTED = object()
@@ -140,3 +141,28 @@ def step_function(frame: Frame, step: PlainStep, text: str, line: int) -> types.
     made: types.FunctionType = space["step"]
     made.__code__ = made.__code__.replace(co_name=frame.code.co_name, co_qualname=frame.code.co_qualname)
     return made
+
+
+CALLING = "def caller(inner, *rest): return inner(*rest)"
+LANDING = "def caller(result, jump, kind):\n while kind(result) is jump: result = result.function(*result.arguments)\n return result"
+
+
+def caller_function(frame: Frame, index: int, jump: type | None = None) -> types.FunctionType:
+    """A function that shows in tracebacks as `frame` at instruction `index`, a call: what runs below an inlined call is called through it,
+    as `caller(inner, *rest)`. With `jump`, `caller(result)` makes the jumps of that type until there is a result."""
+    code = _caller_code(frame.code, index, jump is not None)
+    return types.FunctionType(code, frame.namespace.real, frame.code.co_name, None if jump is None else (jump, type))
+
+
+@functools.lru_cache(maxsize=4096)
+def _caller_code(code: types.CodeType, index: int, is_landing: bool) -> types.CodeType:
+    tree = ast.parse(LANDING if is_landing else CALLING)
+    line, end, start, stop = decode(code).instructions[index].position
+    line = line or code.co_firstlineno
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            node.lineno, node.end_lineno, node.col_offset, node.end_col_offset = line, end or line, start or 0, stop or 0
+    space: dict[str, Any] = {}
+    exec(compile(tree, code.co_filename, "exec"), space)
+    made: types.CodeType = space["caller"].__code__
+    return made.replace(co_name=code.co_name, co_qualname=code.co_qualname)

@@ -230,6 +230,7 @@ typedef struct {
     Py_ssize_t simple_count;     /* number of arguments where a call by position binds them all, or -1 */
     Py_ssize_t slots;            /* number of locals that hold arguments */
     Py_ssize_t last;             /* entry that answered last */
+    PyObject *after; /* called once, when a call that missed is over */
     char eager, hook_eager;
     long misses;
     vectorcallfunc vectorcall;
@@ -427,6 +428,20 @@ static PyObject *ask_miss(Compiled *self, const Arguments *given)
     return entry;
 }
 
+/* Calls `after`, once, whatever the call came to. */
+static void tell_after(Compiled *self)
+{
+    PyObject *type, *error, *traceback, *after = self->after;
+    PyErr_Fetch(&type, &error, &traceback);
+    self->after = NULL;
+    PyObject *told = PyObject_CallNoArgs(after);
+    if (!told)
+        PyErr_WriteUnraisable(after);
+    Py_XDECREF(told);
+    Py_DECREF(after);
+    PyErr_Restore(type, error, traceback);
+}
+
 static PyObject *missed(Compiled *self, const TorchState *state, const Arguments *given)
 {
     self->misses++;
@@ -436,7 +451,11 @@ static PyObject *missed(Compiled *self, const TorchState *state, const Arguments
     int matched = 0;
     PyObject *result = entry == Py_None ? NULL : try_entry(self, (Entry *)entry, state, given, &matched);
     Py_DECREF(entry);
-    return matched ? result : run_eager(self, given, self->hook_eager);
+    if (!matched)
+        result = run_eager(self, given, self->hook_eager);
+    if (UNLIKELY(self->after != NULL))
+        tell_after(self);
+    return result;
 }
 
 static PyObject *call_bound(Compiled *self, const Arguments *given)
@@ -518,6 +537,7 @@ static int compiled_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->code);
     Py_VISIT(self->entries);
     Py_VISIT(self->miss);
+    Py_VISIT(self->after);
     Py_VISIT(self->dict);
     return 0;
 }
@@ -527,6 +547,7 @@ static int compiled_clear(PyObject *object)
 {
     Compiled *self = (Compiled *)object;
     Py_CLEAR(self->dict);
+    Py_CLEAR(self->after);
     Py_XSETREF(self->miss, Py_NewRef(Py_None));
     Py_XSETREF(self->entries, PyTuple_New(0));
     self->eager = 1;
@@ -541,6 +562,7 @@ static void compiled_dealloc(PyObject *object)
         PyObject_ClearWeakRefs(object);
     Py_CLEAR(self->dict);
     Py_CLEAR(self->miss);
+    Py_CLEAR(self->after);
     Py_CLEAR(self->entries);
     Py_CLEAR(self->code);
     Py_CLEAR(self->function);
@@ -584,6 +606,7 @@ static PyMemberDef compiled_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Compiled, function), READONLY, "the Python function"},
     {"miss", T_OBJECT, offsetof(Compiled, miss), READONLY, "called where no entry matches"},
     {"eager", T_BOOL, offsetof(Compiled, eager), 0, "run the function itself, always"},
+    {"after", T_OBJECT_EX, offsetof(Compiled, after), 0, "called once, when a call that missed is over; unset before and after"},
     {"hook_eager", T_BOOL, offsetof(Compiled, hook_eager), 0, "the frame hook is on while the function itself runs"},
     {"misses", T_LONG, offsetof(Compiled, misses), READONLY, "calls that no entry answered"},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Compiled, weak), READONLY, NULL},

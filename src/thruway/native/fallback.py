@@ -403,8 +403,12 @@ class Compiled:
                 return result
         self.misses += 1
         entry = self.miss(self, args, kwargs)
-        matched, result = self._try(entry, state, locals, args, kwargs) if entry is not None else (False, None)
-        return result if matched else function(*args, **kwargs)
+        try:
+            matched, result = self._try(entry, state, locals, args, kwargs) if entry is not None else (False, None)
+            return result if matched else function(*args, **kwargs)
+        finally:
+            if after := self.__dict__.pop("after", None):        # once, when a call that missed is over
+                after()
 
     def _try(self, entry: Entry, state: bytes, locals: tuple[object, ...], args: tuple, kwargs: dict) -> tuple[bool, object]:
         inputs = entry.guards.check(self.__wrapped__, locals) if entry.state == state else None

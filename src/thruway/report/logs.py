@@ -84,8 +84,9 @@ class LogPrinter:
         self.noticed.add(event.function)
         why = f"{event.reason.code}: {event.reason.what}" if event.reason else event.detail
         place = event.where or (event.reason.where if event.reason else None)
-        self.waiting[event.function] = (f"thruway: {event.function} does not run compiled as a whole: {why}" + (f" ({place.file}:{place.line})" if place else "")
-                   + ". THRUWAY_LOGS=graph_breaks shows all, THRUWAY_BREAK_NOTICE=0 hides this line.")
+        line = f" ({place.file}:{place.line})" if place else ""
+        self.waiting[event.function] = (f"thruway: {event.function} does not run compiled as a whole: {why}{line}. "
+                                        "THRUWAY_LOGS=graph_breaks shows all, THRUWAY_BREAK_NOTICE=0 hides this line.")
 
 
 def show_event(event: Event) -> str:
