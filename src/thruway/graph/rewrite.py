@@ -324,7 +324,12 @@ def is_random(op: Any) -> bool:
 
 def is_pure(node: Node) -> bool:
     """Gives something, writes nothing, draws nothing: running it never, once or twice is the same to others."""
-    return node.op == "call_function" and not alias_arguments(node.target)[1] and not is_random(node.target) and not _gives_nothing(node.target)
+    return node.op == "call_function" and _is_pure_operator(node.target)
+
+
+@lru_cache(maxsize=None)
+def _is_pure_operator(op: Any) -> bool:
+    return not alias_arguments(op)[1] and not is_random(op) and not _gives_nothing(op)
 
 
 def _gives_nothing(op: Any) -> bool:

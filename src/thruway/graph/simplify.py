@@ -7,6 +7,7 @@ Nothing is merged or dropped across an in-place write, and two results that the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,30 +39,44 @@ Same = Callable[[Node, SimpleNamespace], Node | None]
 def simplify(graph: Graph, context: Context) -> Graph:
     """All of it until nothing changes; each round removes nodes, so this ends."""
     fresh, wanted = editable(graph, context), output_values(graph)
-    changed = False
-    while True:
-        rounds = [erase_unused(fresh), remove_idle(fresh), merge_repeated(fresh)]
-        if not any(rounds):
-            return settled(fresh, wanted) if changed else graph
-        changed = True
+    changed, again = False, True
+    while again:
+        erased = erase_unused(fresh)
+        again = remove_idle(fresh) | merge_repeated(fresh)
+        changed |= erased or again
+    return settled(fresh, wanted) if changed else graph
 
 
 def merge_repeated(graph: Graph) -> bool:
     """Common subexpressions: the same operator with the same arguments over the same state of memory. In place."""
-    storages = Storages(graph)
+    storages = cache(lambda: Storages(graph))
     merged: dict[Node, Node] = {}
     first: dict[Any, Node] = {}
+    alone: dict[Any, Node | None] = {}             # most nodes have no like, and what they compute is never spelled out
     for node in graph.nodes:
         if not is_pure(node):
             continue
-        key = _key(node, merged, storages)
+        place = _place(node, merged)
+        earlier = alone.setdefault(place, node)
+        if earlier is node:
+            continue
+        if earlier is not None:
+            alone[place] = None
+            first.setdefault(_key(earlier, merged, storages()), earlier)
+        key = _key(node, merged, storages())
         kept = first.setdefault(key, node) if key is not None else node
-        if kept is not node and _may_share(kept, node, storages):
+        if kept is not node and _may_share(kept, node, storages()):
             merged[node] = kept
     for node, kept in reversed(merged.items()):
         node.replace_all_uses_with(kept)
         graph.erase_node(node)
     return bool(merged)
+
+
+def _place(node: Node, merged: dict[Node, Node]) -> tuple[int, Node | None]:
+    """Equal where two nodes may have one key; operators live for ever."""
+    inputs = node.all_input_nodes
+    return id(node.target), merged.get(inputs[0], inputs[0]) if inputs else None
 
 
 def _key(node: Node, merged: dict[Node, Node], storages: Storages) -> Any:
@@ -100,12 +115,12 @@ def remove_idle(graph: Graph) -> bool:
     candidates = [node for node in graph.nodes if node.target in IDLE or _is_stacked(node)]
     if not candidates:
         return False
-    storages, changed = Storages(graph), False
+    storages, changed = cache(lambda: Storages(graph)), False
     for node in candidates:
         if node.target in IDLE and _is_idle(node, storages):
             replace(node, _source(node))
             changed = True
-        elif _is_stacked(node) and not storages.is_written(node):
+        elif _is_stacked(node) and not storages().is_written(node):
             _unstack(node)
             changed = True
     return changed
@@ -115,7 +130,7 @@ def _source(node: Node) -> Node:
     return node.args[0][0] if node.target is aten.cat.default else node.args[0]
 
 
-def _is_idle(node: Node, storages: Storages) -> bool:
+def _is_idle(node: Node, storages_of: Callable[[], Storages]) -> bool:
     test = IDLE.get(node.target)
     if test is None or not isinstance(meta(node), TensorMeta):
         return False
@@ -125,6 +140,7 @@ def _is_idle(node: Node, storages: Storages) -> bool:
     source = _source(node)
     if not isinstance(source, Node) or (meta(source).sizes, meta(source).dtype) != (meta(node).sizes, meta(node).dtype):
         return False
+    storages = storages_of()
     if storages.is_written(source) or storages.is_written(node) or _leaves(node) and (_leaves(source) or source.op == "placeholder"):
         return False
     return bool(alias_arguments(node.target)[0]) or _copy_is_unseen(node, source, storages)
