@@ -31,6 +31,7 @@ from thruway.capture.values.base import (
 from thruway.capture.values.effect import expose
 from thruway.capture.values.iterate import CountedIterator, DictIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
 from thruway.capture.values.iterators import iterator_at, number
+from thruway.capture.values.types_ import python_type
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import Size, show, symbols
 from thruway.frame import source as S
@@ -381,6 +382,12 @@ def _build_rows(out: Emitter, value: RowIterator, recipe: tuple, name: str) -> l
     return [f"zip({parts})" if value.function is None else f"map({out.value(value.function)}, {parts})"]
 
 
+ENDED: dict[type, str] = {                      # arguments that make one which has ended, but for an empty iterable
+    **dict.fromkeys((filter, itertools.filterfalse, itertools.starmap, itertools.takewhile, itertools.dropwhile), "(None, ())"),
+    itertools.compress: "((), ())", itertools.repeat: "(None, 0)", itertools.islice: "((), 0)",
+}
+
+
 def exhausted(name: str, qualified: str) -> Generator:
     """A generator that has ended, under the name of the user's."""
     made = (one for one in ())
@@ -392,6 +399,8 @@ def exhausted(name: str, qualified: str) -> Generator:
 def _build_generator(out: Emitter, value: GeneratorValue, recipe: tuple, name: str) -> list[str]:
     """A generator that stands where this one does; as it was called where it has not started."""
     frame = value.frame
+    if value.finished and value.plays is not None:
+        return [f"{out.constant(python_type(value))}{ENDED.get(python_type(value), '(())')}"]
     if value.finished:
         return [f"{out.constant(exhausted)}({frame.code.co_name!r}, {frame.code.co_qualname!r})"]
     if value.plays is not None and not value.started:

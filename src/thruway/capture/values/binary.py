@@ -65,8 +65,9 @@ def binary(state: State, symbol: str, left: Value, right: Value) -> Result:
         return _by_slots(state, name, symbol, left, right)
     if plain == "/" and is_element(right) and (quotient := divide_elements(state, left, right)) is not None:
         return quotient
-    if isinstance(left, SizeValue) or isinstance(right, SizeValue):
+    if isinstance(left, SizeValue | Constant) and isinstance(right, SizeValue | Constant):
         return size_operation(state, function, left, right)
+    left, right = (specialize(state, one) if isinstance(one, SizeValue) else one for one in (left, right))
     return _on_containers(state, plain, function, left, right)
 
 
@@ -127,6 +128,8 @@ def _by_slots(state: State, name: str, symbol: str, left: Value, right: Value) -
         elif owner.storage is not None:
             args = [owner.storage, _content(other)]
             return binary(state, symbol.rstrip("=") or symbol, *(args if slot == f"__{name}__" else args[::-1]))
+        else:
+            raise unsupported(state, "TW104", symbol, owner.cls.value.__name__)
     if not isinstance(left, ObjectValue) and not isinstance(_content(right), ObjectValue):
         return binary(state, symbol, left, _content(right))
     raise_error(state, TypeError, f"unsupported operand type(s) for {symbol}: '{left_type.__name__}' and '{right_type.__name__}'")

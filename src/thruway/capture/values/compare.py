@@ -50,7 +50,7 @@ def compare(state: State, symbol: str, left: Value, right: Value) -> Value | Inl
         result = call_torch(state, function, [left, right], {})
         if result is not None:
             return result
-        if symbol in ("==", "!="):
+        if symbol in ("==", "!=") and not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue):
             return boolean(symbol == "!=")
     if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
         return _by_slots(state, symbol, left, right)
@@ -89,6 +89,8 @@ def _by_slots(state: State, symbol: str, left: Value, right: Value) -> Value:
         elif found not in (MISSING, object.__eq__, object.__ne__) and owner.storage is not None:
             other = other.storage if isinstance(other, ObjectValue) and other.storage is not None else other
             return run_inline(state, compare(state, sign, owner.storage, other))
+        elif found not in (MISSING, object.__eq__, object.__ne__):
+            raise unsupported(state, "TW111", python_type(left).__name__, python_type(right).__name__)
     if symbol in ("==", "!="):
         return boolean((left is right) == (symbol == "=="))
     raise unsupported(state, "TW111", python_type(left).__name__, python_type(right).__name__)
@@ -180,4 +182,6 @@ def _object_contains(state: State, container: ObjectValue, item: Value) -> bool:
         return truth(state, run_inline(state, call(state, wrap(state, found, source, True), [container, item], {})))
     if found is not MISSING and container.storage is not None:
         return contains(state, container.storage, item)
+    if found is not MISSING:
+        raise unsupported(state, "TW104", "in", container.cls.value.__name__)
     return any(equal(state, one, item) for one in items_of(state, container))
