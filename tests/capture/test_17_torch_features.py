@@ -6,6 +6,7 @@ claimed, a backend callable counts it.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -619,3 +620,76 @@ def test_functional_call_in_training_writes_the_given_statistics():
         alike(train(X, wanted), compiled(X, found))
         alike(wanted, found)
         assert layer.running_mean.abs().max() == 0
+
+
+# -- numpy, and tensors of other classes ----------------------------------------------------------------------------------------------
+
+ARRAY = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], dtype=np.float32)
+
+
+class Marked(torch.Tensor):
+    """Counts the functions that torch calls with it."""
+
+    calls: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        cls.calls.append(function.__name__)
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+class Named(torch.nn.Parameter):
+    pass
+
+
+MARKED, NAMED = torch.ones(8).as_subclass(Marked), Named(torch.full((8,), 2.0))
+
+
+def from_numpy(x):
+    y = x * 2
+    array = np.exp(y.numpy() * 0.1) + 1
+    array[0, 0] = 3
+    return torch.from_numpy(array) * 3 + x, array.mean(), (array > 2).any(), x.shape[0] * np.pi
+
+
+def compares(x):
+    equal = ARRAY == 2.0
+    try:
+        total = ARRAY + 1
+    except TypeError:
+        total = None
+    return x + 1, equal.tolist(), total is None, len(ARRAY), ARRAY[1:3].sum().item(), -ARRAY[0], 2.0 in ARRAY
+
+
+def scalars(x):
+    n = int(round(np.floor(3.7) + float(np.sqrt(np.float64(4)))))
+    return x * n + np.float32(2), np.float64(0.5) * 2 == 1.0, x.detach().numpy()[::-1].copy().shape
+
+
+def with_marked(x):
+    y = x * 2
+    z = F.relu(MARKED) + y
+    return y + 1, z.as_subclass(torch.Tensor), type(z), isinstance(MARKED, torch.Tensor), F.softmax(MARKED, -1).as_subclass(torch.Tensor)
+
+
+def with_named(x):
+    return x * NAMED + 1, type(NAMED).__name__
+
+
+@pytest.mark.parametrize("function", [from_numpy, compares, scalars])
+def test_numpy_breaks_and_is_right(function):
+    backend = check(lambda x: tuple(one.tolist() if isinstance(one, (np.ndarray, np.generic)) else one for one in function(x)), X)
+    assert backend.graphs
+
+
+@torch.no_grad()
+def test_tensors_of_other_classes():
+    backend = check(with_marked, X)
+    assert backend.graphs
+    check(with_named, X, graphs=1)
+    Marked.calls.clear()
+    with_marked(X)
+    expected = list(Marked.calls)
+    Marked.calls.clear()
+    thruway.compile(with_marked)(X)
+    assert Marked.calls == expected

@@ -200,7 +200,21 @@ def make_trace(tensor: torch.Tensor, meta: TensorMeta) -> TraceTensor:
 
 
 def _wrap_tensor_subclass(state: State, obj: torch.Tensor, source: Source, guarded: bool) -> Value:
-    raise unsupported(state, "TW108", type(obj).__name__)
+    """One that only marks its class computes like a tensor. What others do is their own code's: they are passed on, and whatever computes with
+    them breaks."""
+    cls = type(obj)
+    return _wrap_tensor(state, obj, source, guarded) if _computes_plainly(cls) else _wrap_object(state, obj, source, guarded)
+
+
+@functools.lru_cache(maxsize=256)
+def _computes_plainly(cls: type) -> bool:
+    """Whether torch's functions take no notice of the class, as with Parameter, and it changes no method of tensors."""
+    own = [base for base in cls.__mro__[:cls.__mro__.index(torch.Tensor)] if base not in (torch.nn.Parameter, torch.nn.Buffer)]
+    return cls.__torch_function__ is torch.nn.Parameter.__torch_function__ and cls.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ \
+        and not any(hasattr(torch.Tensor, name) and name not in MAKES for base in own for name in vars(base))
+
+
+MAKES = frozenset("__module__ __doc__ __dict__ __weakref__ __new__ __init__ __torch_function__".split())
 
 
 def _wrap_list(state: State, obj: list, source: Source, guarded: bool) -> Value:
@@ -299,7 +313,7 @@ def _wrap_object(state: State, obj: Any, source: Source, guarded: bool) -> Value
     if issubclass(cls, BaseException):
         value.new_args = wrap(state, obj.args, Attr(source, "args")).items
     for base, storage in STORAGE.items():
-        if issubclass(cls, base):
+        if issubclass(cls, base) and (base in (dict, list, tuple) or cls.__flags__ & MADE_IN_PYTHON):     # numpy's scalars compute in their own way
             value.storage = storage(state, obj, source)
             break
     return value
@@ -337,6 +351,7 @@ def _wrap_cell(state: State, obj: types.CellType, source: Source, guarded: bool)
     return CellValue(None, source, obj)
 
 
+MADE_IN_PYTHON = 1 << 9      # Py_TPFLAGS_HEAPTYPE
 STORAGE: dict[type, Callable[[State, Any, Source], Value]] = {
     dict: _dict_storage, list: _list_storage, tuple: _tuple_storage,
     int: _scalar_storage(int), float: _scalar_storage(float), str: _scalar_storage(str),

@@ -7,7 +7,7 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.effects import ALWAYS
 from thruway.capture.state import State
-from thruway.capture.values.base import FALSE, NONE, Constant, Value
+from thruway.capture.values.base import FALSE, NONE, Constant, ListValue, ObjectValue, TensorValue, TupleValue, Value
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import from_python
 
@@ -29,6 +29,20 @@ def set_grad_enabled(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 def always(value: Value):
     return lambda state, args, kwargs: value
+
+
+def overrides_torch(value: Value) -> bool:
+    """Whether torch's functions ask the object what to do."""
+    return isinstance(value, ObjectValue) and hasattr(value.cls.value, "__torch_function__")
+
+
+def has_torch_function(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """Where an argument answers for itself, the function that asks runs in plain Python."""
+    for value in args:
+        for one in value.items if isinstance(value, TupleValue | ListValue) else (value,):
+            if overrides_torch(one):
+                raise unsupported(state, "TW108", one.cls.value.__name__)
+    return FALSE
 
 
 def being_compiled(state: State, args: Args, kwargs: Kwargs) -> Value:
@@ -66,9 +80,9 @@ ROWS = {
     torch._C._get_tracing_state: always(NONE), torch.jit.is_tracing: always(FALSE), torch.jit.is_scripting: always(FALSE),
     torch._jit_internal.is_scripting: always(FALSE),
     torch.compiler.is_compiling: being_compiled, torch.compiler.is_dynamo_compiling: being_compiled, torch.compiler.is_exporting: always(FALSE),
-    torch.overrides.has_torch_function: always(FALSE), torch.overrides.has_torch_function_unary: always(FALSE),
-    torch.overrides.has_torch_function_variadic: always(FALSE), torch.overrides.is_tensor_like: lambda state, args, kwargs: boolean(
-        not isinstance(args[0], Constant) and hasattr(args[0], "trace")),
+    torch.overrides.has_torch_function: has_torch_function, torch.overrides.has_torch_function_unary: has_torch_function,
+    torch.overrides.has_torch_function_variadic: has_torch_function,
+    torch.overrides.is_tensor_like: lambda state, args, kwargs: boolean(isinstance(args[0], TensorValue) or overrides_torch(args[0])),
     torch._C._len_torch_dispatch_stack: always(Constant(0)),         # entries are for calls without modes; the trace's own do not count
     torch._C._log_api_usage_once: always(NONE), torch._assert: lambda state, args, kwargs: checked(state, args),
 }

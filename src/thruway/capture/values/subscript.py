@@ -157,6 +157,8 @@ def set_item(state: State, value: Value, key: Value, new: Value) -> Result | Non
                 return call(state, wrap(state, found, class_attribute_source(value.cls, "__setitem__"), True), [value, key, new], {})
             if found is not MISSING and value.storage is not None:
                 return set_item(state, value.storage, key, new)
+            if found is not MISSING:
+                raise unsupported(state, "TW106", f"an item of {value.cls.value.__name__}")
     return _refuse_item(state, value, "does not support item assignment")
 
 
@@ -210,4 +212,6 @@ def delete_item(state: State, value: Value, key: Value) -> Result | None:
                 return call(state, wrap(state, found, class_attribute_source(value.cls, "__delitem__"), True), [value, key], {})
             if found is not MISSING and value.storage is not None:
                 return delete_item(state, value.storage, key)
+            if found is not MISSING:
+                raise unsupported(state, "TW106", f"an item of {value.cls.value.__name__}")
     return _refuse_item(state, value, "doesn't support item deletion")
