@@ -105,6 +105,25 @@ def truths(x):
     return ok, x + 1 if ok else x - 1, x.sum() > 0 or x.max() > 1
 
 
+def chain(x):
+    total = x.sum()
+    if total > 10:
+        return x + 1
+    elif total > 0:
+        return x + 2
+    elif total > -10:
+        return x + 3
+    return x
+
+
+def exchanged(x):
+    a, b = x + 1, x[0]
+    c = a if x.sum() > 0 else b + x
+    if x.max() > 2:
+        a, c = c, a
+    return a, c, b
+
+
 def nested(x):
     if x.sum() > 0:
         if x.max() > 2:
@@ -255,7 +274,7 @@ def write_in_a_side_to_its_own(x):
 
 ONE_GRAPH = [
     if_else, expression, early_returns, number_from_tensor, only_if, gives_its_argument, either_of_two_results, written_afterwards, containers, objects,
-    extremes_of_numbers, integers, truths, nested, in_a_loop, in_an_inlined_function, in_a_comprehension, made_inside, closure, dropout_on_one_side,
+    extremes_of_numbers, integers, truths, chain, exchanged, nested, in_a_loop, in_an_inlined_function, in_a_comprehension, made_inside, closure, dropout_on_one_side,
     products, index_that_one_side_lacks, no_gradient_on_one_side, clipped, asserts, handles_its_own, classified, same_on_both, sizes_from_elements,
     rows_of_a_slice, write_in_a_side_to_its_own,
 ]

@@ -226,13 +226,14 @@ class _Branch:
     def _account(self, sides: tuple[Side, Side], pairs: list[Pair], chosen: dict[Pair, Value], is_copy: bool) -> None:
         """Notes which results may be older tensors, and what an outer side has to know."""
         owners: dict[int, torch.Tensor] = {}
+        linked = {id(root) for link in self.state.links for root in (link.first, link.second)}
         for pair in pairs:
             if not isinstance(pair[0], TensorValue):
                 continue
             made = chosen[pair].trace.root
             for side, leaf in zip(sides, pair):
                 root = leaf.trace.root
-                older = root if id(root) not in side.fresh else owners.setdefault(id(root), made)
+                older = root if id(root) not in side.fresh or id(root) in linked else owners.setdefault(id(root), made)
                 if older is not made:
                     self.state.links.append(Link((self.frame.code, self.index), older, made, chosen[pair].node, is_copy))
         if self.state.sides:
