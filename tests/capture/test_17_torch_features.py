@@ -6,6 +6,10 @@ claimed, a backend callable counts it.
 
 from __future__ import annotations
 
+import copy
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -693,3 +697,121 @@ def test_tensors_of_other_classes():
     Marked.calls.clear()
     thruway.compile(with_marked)(X)
     assert Marked.calls == expected
+
+
+# -- the standard library around models, and torch's small helpers ------------------------------------------------------------------
+
+class Config:
+    def __init__(self):
+        self.width, self.layers, self.nested = 3, [1, 2], {"a": {"b": (1, [2])}}
+        self.itself = self
+
+
+class CopiesItself(Config):
+    def __deepcopy__(self, memo):
+        made = Config()
+        made.width = 100
+        return made
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self):
+        self.value = 4
+
+
+CONFIG, OWN, SLOTTED = Config(), CopiesItself(), Slotted()
+TARGET = Config()
+REFERENCE = weakref.ref(TARGET)
+LSTM = torch.nn.LSTM(8, 3, batch_first=True)
+
+
+def copies(x):
+    config = copy.deepcopy(CONFIG)
+    config.width = 7
+    config.layers.append(3)
+    config.nested["a"]["b"][1].append(5)
+    shallow = copy.copy(CONFIG)
+    shallow.width = 9
+    again = copy.deepcopy(config)
+    return (x * config.width + shallow.width, len(config.layers), config.itself is config, shallow.layers is CONFIG.layers, again.nested,
+            again.itself is again, CONFIG.width, config, again)
+
+
+def copies_of_tensors(x):
+    shared = [x + 1, 3]
+    held = {"x": x, "list": shared, "again": shared, "names": {"a", "b"}}
+    made = copy.deepcopy(held)
+    made["x"].add_(1)
+    made["list"].append(4)
+    return made["x"], made["again"], held["list"], made["list"] is made["again"], x * 2
+
+
+def copies_in_ways_of_their_own(x):
+    return x + copy.deepcopy(OWN).width + copy.deepcopy(SLOTTED).value + copy.copy(SLOTTED).value
+
+
+def views_copied(x):
+    return copy.deepcopy([x[0], x])[0] + 1, copy.deepcopy(x.t()).stride()
+
+
+def weak(x):
+    return x * 2 if REFERENCE() is TARGET else x
+
+
+def helpers(x):
+    n = torch.jit.annotate(int, 3)
+    if torch.distributed.is_available() and torch.distributed.is_initialized() or torch.jit.is_scripting() or torch.jit.is_tracing():
+        return x
+    total = torch.tensor([x.sum(), x.mean()])
+    return x * n + torch.as_tensor([1.0] * 8) + total[0], total.dtype, torch.as_tensor(x) is x, torch.tensor([x.sum() > 0, x.min() > 5]), torch.tensor((x[0, 0],), dtype=torch.float64)
+
+
+def shown(value):
+    """Objects by what they hold."""
+    return (sorted(vars(value)), value.width, value.layers, value.nested) if isinstance(value, Config) else value
+
+
+@pytest.mark.parametrize("function, graphs", [(copies, 1), (copies_of_tensors, 1), (copies_in_ways_of_their_own, None), (views_copied, None),
+                                              (weak, 1), (helpers, 1)])
+def test_copies_and_helpers(function, graphs):
+    with torch.no_grad():
+        def through(x):
+            result = function(x)
+            return tuple(shown(one) for one in result) if isinstance(result, tuple) else result
+        check(through, X, graphs=graphs)
+    assert (CONFIG.width, CONFIG.layers, CONFIG.nested) == (3, [1, 2], {"a": {"b": (1, [2])}})
+
+
+def test_copies_of_tensors_that_share_memory_share_theirs():
+    def both(a, b):
+        made = copy.deepcopy([a, b])
+        made[0].add_(1)
+        return made[1] * 2
+    compiled = thruway.compile(both)
+    alone = X.clone()
+    alike(both(X, alone), compiled(X, alone))
+    alike(both(X, X.view(4, 8)), compiled(X, X.view(4, 8)))
+
+
+def test_a_weak_reference_is_looked_at_again():
+    holder = [Config(), None]
+    holder[1] = weakref.ref(holder[0])
+
+    def alive(x):
+        found = holder[1]()
+        return x + (found.width if found is not None else 100)
+    compiled = thruway.compile(alive)
+    for _ in range(2):
+        alike(alive(X), compiled(X))
+    holder[0].width = 50
+    alike(alive(X), compiled(X))
+    holder[0] = None
+    gc.collect()
+    alike(alive(X), compiled(X))
+
+
+@torch.no_grad()
+def test_recurrent_layers_look_at_their_weak_references():
+    check(lambda x: LSTM(x[None] + 1)[0] * 2, X, graphs=1)

@@ -20,7 +20,11 @@ ALLOWED = ("torch.autograd.grad_mode", "torch.autograd.function",
 BOOKKEEPING = frozenset({("torch._dynamo.mutation_guard", "GenerationTracker.tag")})    # notes of torch.compile on modules made inside: skipped
 STANDARD = frozenset({"os", "re", "string", "weakref", "inspect", "posixpath", "textwrap"})     # read settings and build texts in plain Python
 
-CHOOSERS = frozenset({("torch.jit._trace", "_script_if_tracing.<locals>.wrapper")})      # of the function itself, where nothing is scripted or traced
+CHOOSERS = frozenset({
+    ("torch.jit._trace", "_script_if_tracing.<locals>.wrapper"),      # of the function itself, where nothing is scripted or traced
+    ("torch.distributed", "is_available"), ("torch.distributed.distributed_c10d", "is_initialized"),
+    ("torch.distributed.distributed_c10d", "_WorldMeta.WORLD"), ("torch.distributed.distributed_c10d", "_World.default_pg"),
+})
 
 PLAIN = "thruway.capture.known_calls.plain_iterators"
 

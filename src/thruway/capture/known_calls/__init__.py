@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from thruway.capture.known_calls import (
-    autograd_function, builtin_functions, builtin_types, caches, containers, control, functional_call, iterators, library, normalization, ordering,
-    output, reflection, tensor_truths, torch_modes, torch_state, torch_tensors, transforms,
+    autograd_function, builtin_functions, builtin_types, caches, containers, control, copies, functional_call, iterators, library, normalization,
+    ordering, output, reflection, tensor_truths, torch_modes, torch_state, torch_tensors, transforms, weak_references,
 )
 
-TABLES = (autograd_function, builtin_functions, builtin_types, caches, containers, control, functional_call, iterators, library, normalization, ordering,
-          output, reflection, tensor_truths, torch_modes, torch_state, torch_tensors, transforms)
+TABLES = (autograd_function, builtin_functions, builtin_types, caches, containers, control, copies, functional_call, iterators, library,
+          normalization, ordering, output, reflection, tensor_truths, torch_modes, torch_state, torch_tensors, transforms, weak_references)
 KNOWN: dict[Any, Callable[..., Any]] = {target: handler for table in TABLES for target, handler in table.ROWS.items()}

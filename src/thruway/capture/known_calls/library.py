@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import operator
 from collections.abc import Callable
 from typing import Any
 
-from thruway.capture.breaks import unsupported
+import torch
+
 from thruway.capture.state import Inline, State
 from thruway.capture.values.attribute import get_attribute
 from thruway.capture.values.base import (
-    Constant, DictValue, FunctionValue, ListValue, SetValue, SliceValue, TupleValue, Value,
+    Constant, TupleValue, Value,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import as_python, from_python
 from thruway.capture.values.iterate import items_of
-from thruway.capture.values.mapping import complete
 from thruway.capture.values.subscript import get_item
 from thruway.capture.values.types_ import python_type
 
@@ -39,24 +38,6 @@ def dataclass_fields(state: State, args: Args, kwargs: Kwargs) -> Value:
     """The Field objects; they are part of the class."""
     cls = args[0].value if isinstance(args[0], Constant) else python_type(args[0])
     return TupleValue(tuple(Constant(field) for field in dataclasses.fields(cls)))
-
-
-def shallow_copy(state: State, args: Args, kwargs: Kwargs) -> Value:
-    (value,) = args
-    match value:
-        case Constant() | TupleValue() | FunctionValue() | SliceValue():
-            return value
-        case ListValue():
-            return ListValue(list(value.items), cls=value.cls, options=value.options)
-        case SetValue():
-            return SetValue(dict(value.items), cls=value.cls)
-        case DictValue():
-            complete(state, value)
-            made = DictValue(dict(value.items), cls=value.cls)
-            made.factory = value.factory
-            return made
-        case _:
-            raise unsupported(state, "TW101", f"copy.copy of {python_type(value).__name__}")
 
 
 def made(function: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value]:
@@ -93,7 +74,8 @@ def call_method(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
 
 
 ROWS = {
-    functools.reduce: reduce, dataclasses.fields: dataclass_fields, copy.copy: shallow_copy,
+    torch.jit.annotate: lambda state, args, kwargs: args[1] if len(args) > 1 else kwargs["the_value"],
+    functools.reduce: reduce, dataclasses.fields: dataclass_fields,
     operator.itemgetter: made(operator.itemgetter), operator.attrgetter: made(operator.attrgetter), operator.methodcaller: made(operator.methodcaller),
     vars(operator.itemgetter)["__call__"]: get_items, vars(operator.attrgetter)["__call__"]: get_attributes,
     vars(operator.methodcaller)["__call__"]: call_method,

@@ -11,9 +11,11 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.tensors import add_node, call_torch
 from thruway.capture.values.base import Constant, ListValue, TensorValue, TupleValue, Value
+from thruway.capture.values.constants import from_python
 from thruway.capture.values.iterate import ListIterator, tensor_items
 from thruway.capture.values.number_index import number_of, read_number
 from thruway.capture.values.numbers import kept_condition, truth_value
+from thruway.shapes.known_elements import known_list, known_number
 from thruway.shapes.nodes import make_node
 
 Args = list[Value]
@@ -29,6 +31,8 @@ def needs_value(name: str):
 def item(state: State, args: Args, kwargs: Kwargs) -> Value:
     """The number stays in the graph; Python gets it where it must be known, or where the call is over."""
     trace = args[0].trace
+    if (found := known_number(trace)) is not None:
+        return Constant(found)
     held = kept_condition(state, args[0]) if trace.dtype is torch.bool else None
     if held is not None:
         return truth_value(state, held)
@@ -40,6 +44,8 @@ def item(state: State, args: Args, kwargs: Kwargs) -> Value:
 def to_list(state: State, args: Args, kwargs: Kwargs) -> Value:
     """Lists of numbers that stay in the graph, where their lengths are known and short."""
     trace = args[0].trace
+    if (found := known_list(trace)) is not None:
+        return from_python(state, found)
     if any(type(size) is not int for size in trace.shape) or trace.numel() > LONGEST or not (trace.is_floating_point() or trace.dtype in INTEGERS):
         raise unsupported(state, "TW103", "Tensor.tolist")
     if not trace.dim():
@@ -81,13 +87,33 @@ def as_tensor(state: State, args: Args, kwargs: Kwargs) -> Value:
     given = {name: one for name, one in zip(("data", "dtype", "device"), args)} | kwargs
     data = given.pop("data")
     given = {name: one for name, one in given.items() if not (isinstance(one, Constant) and one.value is None)}
+    if state.devices and "device" not in given:
+        given["device"] = Constant(state.devices[-1])
     if not isinstance(data, TensorValue):
-        result = call_torch(state, torch.tensor, [data], given)
+        result = new_tensor(state, [data], given)
     else:
         result = call_torch(state, torch.Tensor.to, [data], given) if given else data
     if result is None:
         raise unsupported(state, "TW101", "torch.as_tensor")
     return result
+
+
+def new_tensor(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """torch.tensor(…): of a list of tensors with one element each, those elements."""
+    data = args[0] if args else kwargs.get("data")
+    items = data.items if isinstance(data, ListValue | TupleValue) else ()
+    if items and all(map(_is_plain_number, items)) and len({one.trace.dtype for one in items}) == 1 and kwargs.keys() <= {"dtype"} and not state.devices:
+        parts = [call_torch(state, torch.Tensor.detach, [one], {}) for one in items]
+        made = call_torch(state, torch.stack, [ListValue(parts)], {})
+        return call_torch(state, torch.Tensor.to, [made], kwargs) if kwargs else made
+    result = call_torch(state, torch.tensor, args, kwargs)
+    if result is None:
+        raise unsupported(state, "TW101", "torch.tensor")
+    return result
+
+
+def _is_plain_number(value: Value) -> bool:
+    return isinstance(value, TensorValue) and value.trace.dim() == 0 and value.trace.device.type == "cpu"
 
 
 def custom_operator(state: State, args: Args, kwargs: Kwargs) -> Value:
@@ -110,10 +136,20 @@ def iterate(state: State, args: Args, kwargs: Kwargs) -> Value:
     return ListIterator(TupleValue(tuple(tensor_items(state, args[0]))))
 
 
-NEED_VALUES = ("numpy", "__int__", "__float__", "__index__", "__contains__", "equal", "__array__")
+def converted(kind: type):
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        if (found := known_number(args[0].trace)) is None:
+            raise unsupported(state, "TW103", f"{kind.__name__}() of a tensor")
+        return Constant(kind(found))
+    return handler
+
+
+CONVERSIONS = {torch.Tensor.__int__: int, torch.Tensor.__float__: float, torch.Tensor.__index__: operator.index}
+NEED_VALUES = ("numpy", "__contains__", "equal", "__array__")
 ROWS = {
     **{getattr(torch.Tensor, name): needs_value(f"Tensor.{name}") for name in NEED_VALUES},
+    **{method: converted(kind) for method, kind in CONVERSIONS.items()},
     torch.equal: needs_value("torch.equal"), torch.allclose: needs_value("torch.allclose"),
-    CustomOpDef.__call__.__code__: custom_operator, torch.as_tensor: as_tensor, torch.Tensor.tolist: to_list, torch.Tensor.item: item,
+    CustomOpDef.__call__.__code__: custom_operator, torch.as_tensor: as_tensor, torch.tensor: new_tensor, torch.Tensor.tolist: to_list, torch.Tensor.item: item,
     torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
 }

@@ -57,6 +57,9 @@ def _call_object(state: State, value: ObjectValue, args: list[Value], kwargs: Kw
     found = state.type_lookup(value.cls, "__call__")
     if found is MISSING:
         raise_error(state, TypeError, f"'{value.cls.value.__name__}' object is not callable")
+    row = _row(state, found)
+    if row is not None:
+        return _call_row(state, row, found, [value, *args], kwargs)
     if isinstance(found, types.FunctionType):
         source = Attr(value.cls.source, "__call__") if value.cls.source is not None else None
         return call(state, wrap(state, found, source, True) if source else Constant(found), [value, *args], kwargs)
