@@ -265,3 +265,36 @@ def test_places_that_a_kernel_computes_for_itself():
             torch.testing.assert_close(compiled(x), expected(x))
     torch.testing.assert_close(dict(model.named_buffers()), dict(expected.named_buffers()))
     assert thruway.metrics()["bugs"] == 0
+
+
+def test_elements_of_tensors_made_of_constants_are_known():
+    """Sizes, bounds and slices that models compute in small tensors."""
+    def f(x):
+        width = torch.tensor(min(x.shape[1], 100))
+        chunk = torch.div(x.shape[1], 4, rounding_mode="trunc")
+        counts = torch.tensor([2, 1, 3]).cumsum(0)
+        y = x.view(x.shape[0], 4, chunk).clamp(-width, width * 2 - 1)
+        y = y.as_strided(size=[2, 4, torch.div(x.shape[1], 8, rounding_mode="floor")], stride=[12, 3, 1])
+        parts = x[:, width - 4:width - 1], x[:, counts[0]:counts[-1].item()], x * counts.max(), max(chunk, width - 2) * x
+        return y, *parts, float(counts[1]), counts.tolist(), [i for i in range(int(chunk))], x if counts[0] > 1 else -x
+
+    x = torch.randn(2, 12)
+    for backend in ("eager", "thruway"):
+        compiled = thruway.compile(f, backend=backend, fullgraph=True)
+        torch.testing.assert_close(compiled(x), f(x))
+        assert thruway.metrics()["eager"] == 0
+
+
+def test_elements_that_are_written_are_not_known():
+    def f(x):
+        at = torch.zeros(3, dtype=torch.long)
+        alias = at[1:]
+        at[1] += x.long().sum()
+        total = torch.tensor(0)
+        total += at[0]
+        return x * 2 if alias[0] > 3 else x - total, at.tolist()
+
+    compiled = thruway.compile(f)
+    for fill in (1.0, 2.0, 0.0):
+        x = torch.full((3,), fill)
+        torch.testing.assert_close(compiled(x), f(x))

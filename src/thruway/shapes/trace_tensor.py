@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from thruway.frame.modes import with_autocast
 from thruway.shapes.custom import has_fake, run_fake
+from thruway.shapes import known_elements
 from thruway.shapes.infer import apply_rule, rule_for
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.meta import TensorMeta
@@ -38,9 +39,12 @@ NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: to
 
 
 class TraceTensor(torch.Tensor):
-    """No storage, no elements. `meta` is its metadata now; `root` the TraceTensor whose storage it shares (itself where fresh)."""
+    """No storage, no elements. `meta` is its metadata now; `root` the TraceTensor whose storage it shares (itself where fresh).
+    `elements` and `is_written` are for `known_elements`."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
+    elements: torch.Tensor | None = None
+    is_written = False
 
     @property
     def meta(self) -> TensorMeta:
@@ -140,12 +144,18 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
     """Runs one operator over TraceTensors."""
     traits = traits_of(op)
     name = op._name
+    if name in known_elements.READS:
+        with contextlib.suppress(known_elements.Unknown):
+            return known_elements.read(op, args, kwargs)
     if name in DATA_DEPENDENT_OPS and (mode is None or mode.element_facts is None):
         data_dependent(name)
     if traits.composite and (rule_for(op) is None or mode is not None and mode.autocast and not _has_autocast(op.name(), mode.autocast)):
         return _take_apart(op, args, kwargs, mode)
     if name == "aten::lift_fresh":
-        return mode.literal(args[0]) if mode else from_tensor(args[0])
+        made = mode.literal(args[0]) if mode else from_tensor(args[0])
+        if args[0].device.type == "cpu" and args[0].numel() <= known_elements.MOST:
+            made.elements = args[0]
+        return made
     if traits.changes_metadata:
         return _change_metadata(op, traits, args, kwargs, mode)
     if name == "aten::_to_copy" and type(args[0]) in NUMBERS:                  # torch hands a tensor that wraps a number over as the number
@@ -160,6 +170,7 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
     metas, named = tuple([_metas(a) for a in args]), {k: _metas(v) for k, v in kwargs.items()} if kwargs else None
     result = _read_elements(op, args, metas, named, mode) if name in DATA_DEPENDENT_OPS or is_masked(name, metas) else apply_rule(op, metas, named)
     made = _written(traits, args, kwargs, result) if traits.writes else _wrap(result, None if traits.view_of is None else args[traits.view_of])
+    known_elements.follow(op, traits, args, kwargs, made)
     if mode is not None:
         mode.record(op, traits, args, kwargs, made)
     return made
@@ -245,6 +256,7 @@ def _change_metadata(op: OpOverload, traits: Traits, args: tuple, kwargs: dict, 
     """t_, resize_ and their like: torch's meta kernel changes the wrapper itself."""
     target = args[0]
     if op._name != "aten::detach_":
+        target.root.is_written = True
         with torch._C._DisableTorchDispatch():
             _run_as_meta(op, args, kwargs)
         _refresh(target)

@@ -32,6 +32,7 @@ from thruway.capture.values.truth import truth
 from thruway.capture.values.types_ import type_value
 from thruway.capture.values.unpack import mapping_items
 from thruway.capture.values.attribute import find_attribute
+from thruway.shapes.known_elements import known_number
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -116,6 +117,8 @@ def number(cls: type, slot: str):
             return Constant(cls())
         value = args[0]
         match value:
+            case TensorValue() if (found := known_number(value.trace)) is not None:
+                return Constant(cls(found))
             case TensorValue() if cls is (float if value.trace.is_floating_point() else int):
                 return item(state, [value], {})
             case TensorValue() if cls is float and value.trace.dtype in INTEGERS:

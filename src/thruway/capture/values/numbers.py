@@ -17,6 +17,7 @@ from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorVa
 from thruway.capture.values.effect import record
 from thruway.core.sizes import SizeLike
 from thruway.shapes.floats import BoolElementNode, Element, FloatNode
+from thruway.shapes.known_elements import known_number
 from thruway.shapes.nodes import make_node
 from thruway.shapes.symbolic import SizeNode, bare
 
@@ -157,7 +158,7 @@ def condition_of(state: State, value: Value) -> TensorValue | None:
     if is_element(value):
         tensor = number_tensor(state, value)
         return tensor if is_truth(value) else call_torch(state, torch.ne, [tensor, Constant(0)], {})
-    if not isinstance(value, TensorValue) or not _has_one_element(value.trace):
+    if not isinstance(value, TensorValue) or not _has_one_element(value.trace) or known_number(value.trace) is not None:
         return None
     tensor = value if not value.trace.dim() else call_torch(state, torch.Tensor.reshape, [value, TupleValue(())], {})
     return tensor if tensor.trace.dtype is torch.bool else call_torch(state, torch.ne, [tensor, Constant(0)], {})

@@ -15,6 +15,7 @@ from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mapping import complete
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
+from thruway.shapes.known_elements import known_number
 
 
 def truth(state: State, value: Value) -> bool:
@@ -28,7 +29,9 @@ def truth(state: State, value: Value) -> bool:
         case SizeValue():
             return bool(value.size)
         case TensorValue():
-            raise unsupported(state, "TW103", "the truth of a tensor")
+            if (found := known_number(value.trace)) is None:
+                raise unsupported(state, "TW103", "the truth of a tensor")
+            return bool(found)
         case ObjectValue():
             return _object_truth(state, value)
         case ViewValue():
