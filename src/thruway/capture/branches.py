@@ -19,7 +19,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.conditional import Conditional, expect
 from thruway.capture.links import Link
 from thruway.capture.locals import LazyLocals
-from thruway.capture.selectable import LIMIT
+from thruway.capture.selectable import is_cheap
 from thruway.capture.state import Frame, Inline, Return, State, UserRaise, Yield
 from thruway.capture.tensors import call_torch, result_value, tensor_node
 from thruway.capture.values.base import Constant, TensorValue, Value, new_age
@@ -212,7 +212,8 @@ class _Branch:
         for side in sides:
             if side.unselectable is not None:
                 return side.unselectable
-        if sum(side.cost for side in sides) > LIMIT:
+        if not is_cheap([side.cost for side in sides], [pair[0].trace for pair in pairs if isinstance(pair[0], TensorValue)],
+                        self.condition.trace.device.type):
             return "a side is large"
         examples = [node.meta.get("example_value") for side in sides for node in side.nodes] + [one.trace for pair in pairs for one in pair
                                                                                                 if isinstance(one, TensorValue)]

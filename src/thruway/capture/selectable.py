@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from thruway.capture.state import State
 from thruway.core.errors import Unsupported
 from thruway.shapes.symbolic import as_node
 from thruway.shapes.trace_tensor import TraceTensor
 from thruway.shapes.traits import Traits
 
-LIMIT = 1 << 18             # elements that the sides of a selection may compute together
+LIMIT = 1 << 16             # additions that a side may cost for nothing: what a Conditional costs, 5 µs on a CPU
+PER_ELEMENT = 8             # and for each element of the results, which a Conditional writes and reads once more
+UNKNOWN = 1 << 40           # elements of a size that elements decide
+ON_GPU = 64                 # times as much, where reading the condition waits for the device
 PLAIN = frozenset(
     "abs add sub rsub mul neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh "
     "atanh sigmoid relu relu6 silu gelu leaky_relu elu celu selu hardtanh hardswish hardsigmoid softplus mish log_sigmoid erf erfc erfinv lgamma digamma "
@@ -23,6 +28,14 @@ PLAIN = frozenset(
     "unfold diagonal movedim real imag view_as_real view_as_complex narrow contiguous chunk unflatten expand_as view_as lift_fresh positive "
     "zeros ones full zeros_like ones_like full_like empty empty_like new_zeros new_ones new_full new_empty arange scalar_tensor eye fill zero "
     "cat stack flip roll tril triu repeat constant_pad_nd sort topk ones_like type_as to".split())
+COSTS = {name: cost for cost, names in {
+    16: "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh sigmoid silu gelu elu celu selu softplus "
+        "mish log_sigmoid erf erfc erfinv lgamma digamma xlogy logit sinc pow softmax _softmax log_softmax _log_softmax logsumexp",
+    4: "cumsum cumprod var std var_mean std_mean layer_norm native_layer_norm group_norm native_group_norm rms_norm div remainder fmod floor_divide",
+    64: "sort topk",
+    0: "view reshape _reshape_alias _unsafe_view expand permute transpose t squeeze unsqueeze select slice split split_with_sizes unbind alias detach "
+       "unfold diagonal narrow",
+}.items() for name in names.split()}
 # These raise where integers are divided by zero, or raised to a negative power.
 OF_FLOATS = frozenset("div divide true_divide floor_divide remainder fmod pow".split())
 
@@ -31,7 +44,7 @@ def note_operator(state: State, op: Any, traits: Traits, args: tuple, result: ob
     """Keeps account of an operator for the side of a branch that it was traced in."""
     side = state.sides[-1]
     made = [one for one in _tensors(result)]
-    side.cost += max((_elements(one) for one in [*made, *_tensors(args)]), default=0)
+    side.cost += COSTS.get(_base_name(op), 1) * max((elements(one) for one in [*made, *_tensors(args)]), default=0)
     side.draws |= traits.random
     for one in made:
         if one.root is one:
@@ -55,19 +68,29 @@ def _tensors(value: object) -> list[TraceTensor]:
     return [found for one in value for found in _tensors(one)] if isinstance(value, tuple | list) else []
 
 
-def _elements(tensor: TraceTensor) -> int:
+def is_cheap(costs: list[int], results: list[torch.Tensor], device: str) -> bool:
+    """Whether the sides may run for nothing, for the sake of results that fuse with what follows."""
+    allowed = LIMIT + PER_ELEMENT * sum(map(elements, results))
+    return max(costs) <= allowed * (1 if device == "cpu" else ON_GPU)
+
+
+def elements(tensor: TraceTensor) -> int:
     """As many as this call's sizes say; too many where elements decide."""
     count = 1
     for size in tensor.shape:
         if type(size) is not int:
             node = as_node(size)
-            size = LIMIT if node.facts.is_free(node.size) else node.require_hint()
+            size = UNKNOWN if node.facts.is_free(node.size) else node.require_hint()
         count *= size
     return count
 
 
+def _base_name(op: Any) -> str:
+    return op._schema.name.partition("::")[2].rstrip("_")
+
+
 def _is_plain(op: Any, made: list[TraceTensor]) -> bool:
-    name = op._schema.name.partition("::")[2].rstrip("_")
+    name = _base_name(op)
     if name in OF_FLOATS:
         return all(one.dtype.is_floating_point or one.dtype.is_complex for one in made)
     return name in PLAIN and op.namespace == "aten"

@@ -12,14 +12,17 @@ from typing import Any
 import torch
 
 from thruway.capture.state import State
-from thruway.capture.tensors import call_torch, result_value, run_trace, size_node
+from thruway.capture.tensors import call_torch, result_value, size_node
 from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorValue, TupleValue, Value
 from thruway.capture.values.effect import record
 from thruway.core.sizes import SizeLike
 from thruway.shapes.floats import BoolElementNode, Element, FloatNode
 from thruway.shapes.known_elements import known_number
+from thruway.shapes.meta import TensorMeta
+from thruway.shapes.names import dtype_name
 from thruway.shapes.nodes import make_node
 from thruway.shapes.symbolic import SizeNode, bare
+from thruway.shapes.trace_tensor import from_meta
 
 EXACT, INT64 = 1 << 53, 1 << 63
 WIDE = {bool: torch.bool, int: torch.int64, float: torch.float64}
@@ -76,7 +79,7 @@ def number_tensor(state: State, value: Value) -> TensorValue:
         node.meta["opaque"] = True                          # it fails where int64 is too narrow
         if state.sides:
             state.sides[-1].unselectable = "an integer may be too large for a tensor"
-    return result_value(state, node, run_trace(state, torch.scalar_tensor, [1], {"dtype": dtype, "device": "cpu"}))
+    return result_value(state, node, from_meta(TensorMeta((), (), dtype_name(dtype), "cpu", False)))
 
 
 def compare_elements(state: State, function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value | None:
