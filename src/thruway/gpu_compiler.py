@@ -35,10 +35,12 @@ from thruway.loops.simplify import simplify
 from thruway.loops.show import show as show_program
 from thruway.loops.verify import verify as verify_program
 from thruway.runtime.cuda.derived import KeptValues
-from thruway.runtime.cuda.load import GpuRunnable, driver
+from thruway.runtime.cuda.driver import driver
+from thruway.runtime.cuda.load import GpuRunnable
 from thruway.runtime.cuda.tune import Candidates, choose
 from thruway.schedule.build import build_plan
 from thruway.schedule.plan import Plan
+from thruway.schedule.split import split_long_reductions
 from thruway.shapes.meta import TensorMeta
 
 PASSES = GENERAL_PASSES + GPU_PASSES
@@ -87,11 +89,11 @@ def _kernels(sources: GpuSources, kernels: GpuKernels, device: torch.device, mod
 
 
 def run_gpu_passes(graph: Graph, target: Target, journal: Journal, name: str, settings: Settings, derived_limit: int | None) -> Graph:
-    context = Context(target, settings.numerics, derived_limit)
+    context = Context(target, settings.numerics, derived_limit, owns_graph=settings.verify < 2)
     verify = verify_graph if settings.verify > 1 else None
 
     def report(stage: str, seconds: float, changed: bool, value: Graph) -> None:
-        journal.add("stage", name, "" if changed else "(unchanged)", stage=stage, seconds=seconds)
+        journal.add("stage", name, "" if changed or context.owns_graph else "(unchanged)", stage=stage, seconds=seconds)
 
     graph = run_passes(PASSES, graph, context, verify=verify, report=report)
     journal.offer("graph", name, lambda: show_graph(graph))
@@ -106,7 +108,7 @@ def print_graph(
     if settings.verify:
         verify_program(program)
     journal.offer("loops", name, lambda: show_program(program))
-    plan: Plan = build_plan(program, target, settings)
+    plan: Plan = build_plan(split_long_reductions(program), target, settings)
     journal.offer("plan", name, lambda: str(plan))
     sources = generate_gpu(plan, device)
     journal.offer("code", name, lambda: sources.text)

@@ -14,6 +14,7 @@ from loops.against_eager import TOLERANCE
 from thruway import pipeline
 from thruway.core.options import CompileOptions
 
+SIXTHS = frozenset({torch.ops.aten.hardsigmoid.default, torch.ops.aten.hardswish.default})
 SAMPLE, TOGETHER = 96, 48                        # calls of each module on a CPU, an even sample; calls in one graph
 
 
@@ -83,6 +84,10 @@ def _difference(got: torch.Tensor, want: torch.Tensor, call: OperatorCall) -> st
     if (got.shape, got.dtype, _strides(got)) != (want.shape, want.dtype, _strides(want)):
         return f"{got.shape} {got.dtype} {got.stride()}, not {want.shape} {want.dtype} {want.stride()}"
     relative, absolute = TOLERANCE.get(want.dtype, (0.0, 0.0))
+    if want.is_cuda and want.dtype == torch.float64 and call.target in SIXTHS:
+        relative = absolute = 1e-7               # CUDA's kernel has 1/6 in float32
+    if want.is_cuda and want.dtype in (torch.bfloat16, torch.float16) and call.target is torch.ops.aten.native_group_norm.default:
+        absolute = 4e-3                          # CUDA's kernel rounds mean and deviation first
     try:
         torch.testing.assert_close(got, want, rtol=relative * call.scale * 2, atol=max(absolute * call.scale, call.atol) * 2, equal_nan=True)
     except AssertionError as error:

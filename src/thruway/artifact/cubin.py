@@ -10,14 +10,15 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
 import triton
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, make_backend
 
 from thruway.core.launch import GpuKernel
 from thruway.core.sizes import SizeLike
@@ -46,11 +47,32 @@ def compile_kernel(
     signature |= dict.fromkeys(constants, "constexpr")
     facts = {(i,): [["tt.divisibility", 16]] for i, is_aligned in enumerate(aligned) if is_aligned}
     source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=facts)
-    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps, "enable_fp_fusion": False})
+    made, facts_of = _compile(source, GPUTarget("cuda", capability, 32), {"num_warps": warps, "enable_fp_fusion": False})
     given = len(dtypes) + checks + len(size_names)
-    extra = _parameters(made.asm["ptx"]) - given
-    shared = made.metadata.shared
-    return GpuKernel(symbol, made.asm["cubin"], made.metadata.name, points, block[0], warps, shared, checks, wide, extra, tuple(size_names), floor_bytes)
+    extra = _parameters(made["ptx"]) - given
+    return GpuKernel(symbol, made["cubin"], facts_of["name"], points, block[0], warps, facts_of["shared"], checks, wide, extra, tuple(size_names), floor_bytes)
+
+
+def _compile(source: ASTSource, target: GPUTarget, options: Mapping[str, object]) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """What each stage of Triton's compiler gave, and what it says about the kernel. `triton.compile` would look into its own cache first,
+    whose keys hash all of Triton: 0.4 s in every process that compiles, and ours is keyed already."""
+    try:
+        backend = make_backend(target)
+        parsed = backend.parse_options({**options, **source.parse_options()})
+        stages: dict[str, Callable[[object, dict], object]] = {}
+        backend.add_stages(stages, parsed, source.language)
+        arguments = backend.get_codegen_implementation(parsed), backend.get_module_map()
+    except (AttributeError, TypeError):              # another Triton than the one this was written for
+        made = triton.compile(source, target=target, options=dict(options))
+        return made.asm, made.metadata._asdict()
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    given: dict[str, object] = {"hash": "", "target": target, **vars(parsed)}
+    value, texts = source.make_ir(target, parsed, *arguments, context), {}
+    for name in list(stages)[list(stages).index(source.ext):]:
+        value = texts[name] = stages[name](value, given)
+    return texts, given
 
 
 def compile_all(jobs: Sequence[Mapping[str, object]]) -> list[GpuKernel]:

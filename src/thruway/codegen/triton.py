@@ -42,9 +42,10 @@ from thruway.schedule.rewrite import children, is_size, own_sizes, walk
 FULL = 264                  # programs that keep a large GPU busy: two per multiprocessor
 RESIDENT = 16384            # elements of a row that one program keeps in registers
 INT32_LIMIT = 2**31
+ACROSS = 256                # and of one that stands across memory, so that many can be read side by side
 EARLY = 4096                # rows up to which what later phases read is loaded at the start
 SHORT = frozenset({"bfloat16", "float16"})
-SCANNED = frozenset({"sum", "prod", "min", "max"})
+SCANNED = frozenset({"sum", "prod", "min", "max", "logsumexp"})
 
 HEADER = """\
 import triton
@@ -98,7 +99,7 @@ class _Printer:
         self.points = sizes.product(a.extent for a in self.outer)
         self.row = max((sizes.product(a.extent for a in p.inner) for p in self.phases), key=_weight, default=1)
         self.has_rows = any(p.inner for p in self.phases)
-        self.resident = type(self.row) is int and self.row <= RESIDENT
+        self.resident = type(self.row) is int and self.row <= (ACROSS if self.stands_across() else RESIDENT)
         self.lines: list[str] = []
         self.names: dict[tuple[object, ...], str] = {}
         self.count = 0
@@ -162,14 +163,33 @@ class _Printer:
             block = 1024 if count >= 1 << 20 else 256 if count >= FULL * 256 else 128
             return (Config(block, 1, 4), Config(512, 1, 4), Config(2048, 1, 8), Config(256, 1, 2))
         if not self.resident:
-            return (Config(1, 2048, 8), Config(1, 4096, 16), Config(4, 512, 8), Config(16, 128, 8))
+            along = (Config(1, 2048, 8), Config(1, 4096, 16), Config(4, 512, 8), Config(16, 128, 8))
+            return along if self.rows_lie_in_memory() else (Config(32, 64, 8), Config(64, 32, 8), *along)
         r = _power_of_two(self.row)
         x = max(1, min(8, 2048 // r)) if self.inner_is_contiguous() else max(1, min(64, 4096 // r))
+        if self.stands_across():
+            x = max(1, min(64, 8192 // r))
         while x > 1 and _weight(self.points) < FULL * x and self.inner_is_contiguous():
             x //= 2                                # rather more programs than more work for each
         warps = min(16, max(1, r * x // 256 if r * x <= 1024 else r * x // 512))
         others = (Config(max(1, x // 2), r, warps), Config(x * 2, r, min(16, warps * 2)), Config(x, r, min(32, warps * 2)), Config(x, r, max(1, warps // 2)))
         return (Config(x, r, warps), *others)
+
+    def stands_across(self) -> bool:
+        """Whether a single pass reduces rows whose elements are not neighbours in memory."""
+        single = self.kernel.scan is None and not self.kernel.scratch and self.phases[0].inner and not any(p.inner for p in self.phases[1:])
+        return bool(single) and bool(self.outer) and not self.rows_lie_in_memory()
+
+    def rows_lie_in_memory(self) -> bool:
+        """Whether a step along the row is the next element of some tensor that is read."""
+        for phase in self.phases:
+            for x in walk(*phase_values(phase)):
+                if phase.inner and isinstance(x, Load) and x.buffer not in self.scratch and all(map(is_size, x.index)):
+                    place = sizes.add(0, sum((sizes.mul(i, n) for i, n in zip(x.index, self.buffers[x.buffer].strides or ())), start=0))
+                    last = phase.inner[-1].index
+                    if sizes.add(sizes.substitute(place, {Symbol(phase.inner[-1].name): sizes.add(last, 1)}), sizes.mul(place, -1)) == 1:
+                        return True
+        return False
 
     def inner_is_contiguous(self) -> bool:
         """Whether some load or store runs along the inner axis with stride 1."""

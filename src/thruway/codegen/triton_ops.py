@@ -20,13 +20,15 @@ _LIBDEVICE = {
     "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh",
     "atanh": "atanh", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "lgamma": "lgamma", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
     "round": "nearbyint", "pow": "pow", "atan2": "atan2", "hypot": "hypot", "copysign": "copysign", "nextafter": "nextafter", "fmod": "fmod",
-    "fmin": "fmin", "fmax": "fmax", "rsqrt": "rsqrt",
+    "rsqrt": "rsqrt",
 }
 _PLAIN = {
     "neg": "-{0}", "not": "~{0}", "bitnot": "~{0}", "abs": "tl.abs({0})", "where": "tl.where({0}, {1}, {2})",
     "isnan": "({0} != {0})", "isinf": "(tl.abs({0}) == float('inf'))",
+    "fmin": "tl.minimum({0}, {1})", "fmax": "tl.maximum({0}, {1})",          # of a NaN and a number Triton's give the number
     "min": "tw_min({0}, {1})", "max": "tw_max({0}, {1})", "fma": "tl.fma({0}, {1}, {2})",
 }
+INTEGER_BITS = {"uint8": 8, "int8": 7, "int16": 15, "uint16": 16, "int32": 31, "uint32": 32, "int64": 63, "uint64": 64}     # without the sign
 ATOMIC_INTEGERS = frozenset({"int32", "int64", "uint32", "uint64"})
 _FLOAT_ONLY = {"sqrt": "tl.sqrt_rn({0})", "reciprocal": "tl.div_rn(1.0, {0})", "sigmoid": "tl.div_rn(1.0, 1.0 + libdevice.exp(-{0}))"}
 _DOUBLE_ONLY = {"sqrt": "libdevice.sqrt({0})", "reciprocal": "(1.0 / {0})", "sigmoid": "(1.0 / (1.0 + libdevice.exp(-{0})))"}     # rounded correctly as it is
@@ -75,6 +77,33 @@ def tw_min(a, b):
 
 
 @triton.jit
+def tw_logsumexp(a, b):
+    high, low = tw_max(a, b), tl.where((a > b) | (a != a), b, a)
+    return tl.where(tl.abs(high) == float("inf"), high, high + tl.log(1.0 + tl.exp(low - high)))
+
+
+@triton.jit
+def tw_floordiv(a, b, rest, quotient):
+    # as torch's div_floor: from the remainder, whose sign says whether the quotient was rounded past the floor
+    exact = (a - rest) / b
+    exact = tl.where((rest != 0) & ((b < 0) != (rest < 0)), exact - 1, exact)
+    down = tl.floor(exact)
+    down = tl.where(exact - down > 0.5, down + 1, down)
+    return tl.where(b == 0, quotient, tl.where(exact == 0, quotient * 0.0, down))
+
+
+@triton.jit
+def tw_ipow(a, b, BITS: tl.constexpr):
+    one, base, left = tl.full([1], 1, a.dtype), a, tl.where(b < 0, 0, b)
+    result = one + tl.zeros_like(a + left.to(a.dtype))
+    for _ in range(BITS):
+        result = tl.where((left & 1) != 0, result * base, result)
+        base, left = base * base, left >> 1
+    inverse = tl.where(a == 1, one, tl.where(a == -1, tl.where((b & 1) != 0, -one, one), 0))
+    return tl.where(b < 0, inverse.to(a.dtype), result.to(a.dtype))
+
+
+@triton.jit
 def tw_argmax(a, i, b, j):
     first = (a > b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
     return tl.where(first, a, b), tl.where(first, i, j)
@@ -96,6 +125,8 @@ def literal(value: bool | int | float | complex, dtype: str) -> str:
         text = "float('nan')" if value != value else f"float('{'-' if value < 0 else ''}inf')"
     else:
         text = repr(value)
+    if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:        # Triton fills with 0 whatever equals 0
+        return f"(tl.full([1], -1.0, {TYPES[dtype]}) * 0.0)"
     return f"tl.full([1], {text}, {TYPES[dtype]})"
 
 
@@ -111,6 +142,8 @@ def operator(name: str, args: list[str], kinds: list[str], dtype: str, rough: bo
     if rough and kind == "float32" and name in _ROUGH:
         return _ROUGH[name].format(*args)
     floating = kind.startswith(("float", "bfloat"))
+    if name == "neg" and floating:                   # Triton's minus is 0 - x, which makes no -0
+        return f"({args[0]} * -1.0)"
     if name in ("min", "max", "fmin", "fmax") and not floating:
         return f"tl.{'minimum' if name.endswith('min') else 'maximum'}({args[0]}, {args[1]})"
     if name == "not" or (name == "bitnot" and kind == "bool"):
@@ -133,7 +166,7 @@ def _special(name: str, args: list[str], kind: str, floating: bool, dtype: str) 
     a, b = (args + [""])[:2]
     match name:
         case "div":
-            return f"tl.div_rn({a}, {b})" if kind == "float32" else f"({a} / {b})"
+            return _quotient(a, b, kind)
         case "sign":
             return f"(({a} > 0).to({TYPES[dtype]}) - ({a} < 0).to({TYPES[dtype]}))"
         case "signbit":
@@ -151,12 +184,20 @@ def _special(name: str, args: list[str], kind: str, floating: bool, dtype: str) 
         case "mod":
             rest = f"libdevice.fmod({a}, {b})"
             return f"tl.where(({rest} != 0) & (({rest} < 0) != ({b} < 0)), {rest} + {b}, {rest})"
+        case "pow" if not floating:
+            return f"tw_ipow({a}, {b}, {INTEGER_BITS[kind]})"
+        case "floordiv":
+            return f"tw_floordiv({a}, {b}, libdevice.fmod({a}, {b}), {_quotient(a, b, kind)})"
         case "ldexp":
             return f"({a} * libdevice.exp2({b}))"
         case "bitcast":
             return f"{a}.to({TYPES[dtype]}, bitcast=True)"
         case _:
             return None
+
+
+def _quotient(a: str, b: str, kind: str) -> str:
+    return f"tl.div_rn({a}, {b})" if kind == "float32" else f"({a} / {b})"
 
 
 def IDENTITY(op: str, dtype: str) -> str:
@@ -169,6 +210,8 @@ def IDENTITY(op: str, dtype: str) -> str:
             return "0"
         case "prod" | "all":
             return "1"
+        case "logsumexp":
+            return "float('-inf')"
         case "max" | "argmax":
             return "float('-inf')" if floating else str(low)
         case "min" | "argmin":

@@ -13,7 +13,7 @@ from torch.fx import Graph, Node
 
 from thruway.graph.derived import find_derivable
 from thruway.graph.layout import is_channels_last
-from thruway.graph.rewrite import Context, Emitter, Storages, aten, bind, bytes_of, copied, is_op, meta, output_values, replace, same_layout, settled
+from thruway.graph.rewrite import Context, Emitter, Storages, aten, bind, bytes_of, editable, is_op, meta, output_values, replace, same_layout, settled
 
 DTYPES = frozenset({"bfloat16", "float16"})
 
@@ -26,7 +26,7 @@ def select_gpu_convolutions(graph: Graph, context: Context) -> Graph:
         return graph
     folded = {node.name for node in derivable if node.op == "call_function"}
     written = {node.name for node in graph.nodes if storages.is_written(node)}
-    fresh, wanted = copied(graph), output_values(graph)
+    fresh, wanted = editable(graph, context), output_values(graph)
     by_name = {node.name: node for node in fresh.nodes}
     ready = set(names)
     for name in names:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch.fx import Graph, Node
 
 from thruway.core.sizes import product
-from thruway.graph.rewrite import Context, Emitter, Storages, aten, bind, copied, is_contiguous, is_op, meta, output_values, replace, same_layout, settled
+from thruway.graph.rewrite import Context, Emitter, Storages, aten, bind, editable, is_contiguous, is_op, meta, output_values, replace, same_layout, settled
 from thruway.shapes.meta import TensorMeta, contiguous_strides
 
 DTYPES = frozenset({"bfloat16", "float16", "float32"})
@@ -22,7 +22,7 @@ def select_gpu_linears(graph: Graph, context: Context) -> Graph:
     names = [node.name for node in graph.nodes if is_op(node, aten.linear.default) and _activation(node, context) and _is_plain(node, storages)]
     if not names:
         return graph
-    fresh, wanted = copied(graph), output_values(graph)
+    fresh, wanted = editable(graph, context), output_values(graph)
     by_name = {node.name: node for node in fresh.nodes}
     for name in names:
         _select(by_name[name], context)

@@ -87,15 +87,16 @@ def rsub(b: Builder, self: Operand, other: Operand, alpha: float = 1) -> Tensor:
 
 
 def _plus(b: Builder, self: Operand, other: Operand, alpha: float | Size) -> Tensor:
-    """self + alpha * other; torch fuses that product and sum on floats."""
+    """self + alpha * other; torch fuses that product and sum on floats. On a GPU it does not round alpha first."""
     common = common_type(b, (self, other))
+    exact = any(isinstance(x, Tensor) and x.meta.device.startswith("cuda") for x in (self, other))
 
     def build(x: Expr, y: Expr) -> Expr:
         if common == "bool":
             return op("or", x, y) if alpha else x
         if type(alpha) is not Size and alpha in (1, -1):
             return op("add" if alpha == 1 else "sub", x, y)
-        scale = operand(alpha, 0, common, False)
+        scale = operand(alpha, 0, common, exact)
         return op("fma", y, scale, x) if common in FLOATS else op("add", x, op("mul", y, scale))
     return elementwise(b, build, (self, other), common)
 
@@ -238,7 +239,13 @@ def round_decimals(b: Builder, self: Tensor, decimals: int = 0) -> Tensor:
         return elementwise(b, lambda x: x, (self,), self.dtype)
     ten = 10.0 ** abs(decimals)
     there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
-    return elementwise(b, lambda x: op(back, op("round", op(there, x, like(ten, x))), like(ten, x)), (self,), self.dtype)
+    short = self.dtype in LOW_FLOATS and self.meta.device.startswith("cuda")            # a GPU then computes each step in it
+
+    def build(x: Expr) -> Expr:
+        rounded = (lambda y: cast(cast(y, self.dtype), x.dtype)) if short else (lambda y: y)
+        scale = rounded(like(ten, x))
+        return op(back, op("round", rounded(op(there, x, scale))), scale)
+    return elementwise(b, build, (self,), self.dtype)
 
 
 def nan_to_num(b: Builder, self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:

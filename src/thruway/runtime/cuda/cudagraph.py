@@ -18,7 +18,7 @@ import torch
 
 from thruway.core.launch import Call
 from thruway.runtime.cuda.launch import ALIGNMENT, CudaProgram, dense, tags
-from thruway.runtime.cuda.recording import record, recover
+from thruway.runtime.cuda.recording import Recorded, record, recover, watch
 from thruway.runtime.lifetime import uses
 
 RECORDINGS = 8             # per program: a step whose weights keep moving is not worth recording
@@ -44,7 +44,7 @@ class _Pool:
         self.lock = threading.Lock()             # one thread records or replays at a time
         self.anchor, _ = self.record(lambda: torch.zeros(1, device=device))
 
-    def record(self, run: Callable[[], _Made], draws: bool = False) -> tuple[torch.cuda.CUDAGraph, _Made]:
+    def record(self, run: Callable[[], _Made], draws: bool = False) -> tuple[Recorded, _Made]:
         """Records `run` on a stream of its own."""
         current = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(current)
@@ -106,6 +106,7 @@ class Replay:
     Inputs from number `constant` on keep their addresses for as long as this object lives."""
 
     def __init__(self, program: CudaProgram, constant: int, note: Callable[[str, str], None]):
+        watch()
         self.program, self.note = program, note
         self.runs = self.recorded = self.failed = 0
         used = {program.slots.root[slot] for step in program.launch.steps for slot in uses(step)}

@@ -6,7 +6,7 @@ Calls keep the interpreter lock, so that no other thread fills in a launch's add
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -37,6 +37,14 @@ class Driver:
             self.contexts[device] = context
         self.check(self.cuda.cuCtxSetCurrent(self.contexts[device]), "entering the device's context")
 
+    def calling(self, function: Callable[..., int], *arguments: object) -> int:
+        """The call's answer; a thread without a context gets the current device's first."""
+        code = function(*arguments)
+        if code == _INVALID_CONTEXT:
+            self.attach(torch.cuda.current_device())
+            code = function(*arguments)
+        return code
+
     def check(self, code: int, what: str) -> None:
         if code:
             text = ctypes.c_char_p()
@@ -46,15 +54,21 @@ class Driver:
     def load(self, kernel: GpuKernel) -> ctypes.c_void_p:
         """The function handle of a kernel in the current context."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        code = self.cuda.cuModuleLoadData(ctypes.byref(module), kernel.cubin)
-        if code == _INVALID_CONTEXT:
-            self.attach(torch.cuda.current_device())
-            code = self.cuda.cuModuleLoadData(ctypes.byref(module), kernel.cubin)
-        self.check(code, f"loading {kernel.symbol}")
+        self.check(self.calling(self.cuda.cuModuleLoadData, ctypes.byref(module), kernel.cubin), f"loading {kernel.symbol}")
         self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), module, kernel.entry.encode()), f"finding {kernel.entry}")
         if kernel.shared > _STATIC_SHARED_LIMIT:
             self.check(self.cuda.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, kernel.shared), f"shared memory of {kernel.symbol}")
         return function
+
+
+_drivers: list[Driver] = []
+
+
+def driver() -> Driver:
+    """This process's driver, opened at the first use."""
+    if not _drivers:
+        _drivers.append(Driver())
+    return _drivers[0]
 
 
 class Launch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -34,6 +34,11 @@ def is_flat(launch: LaunchList, kernels: Mapping[str, GpuKernel]) -> bool:
     """Whether a native Program can run it."""
     plain = all(isinstance(step, Kernel) or isinstance(step, Allocate) and step.arena is None for step in launch.steps)
     return plain and not launch.constants and launch.arena_bytes == 0 and not any(kernel.checks for kernel in kernels.values())
+
+
+def without_arena(launch: LaunchList) -> LaunchList:
+    """Every temporary in memory of its own, as a flat list wants it."""
+    return replace(launch, arena_bytes=0, steps=tuple(replace(step, arena=None) if isinstance(step, Allocate) else step for step in launch.steps))
 
 
 def find_entrances(driver: Driver) -> Entrances | None:

@@ -17,24 +17,17 @@ from thruway.runtime.cuda import attention
 from thruway.runtime.cuda.attention import find_attention
 from thruway.runtime.cuda.cudagraph import ONE_LAUNCH, Replay
 from thruway.runtime.cuda.derived import KeptValues
-from thruway.runtime.cuda.driver import Driver, Flag
-from thruway.runtime.cuda.flatten import find_entrances, is_flat, native_launcher
+from thruway.runtime.cuda.driver import Flag, driver
+from thruway.runtime.cuda.flatten import find_entrances, is_flat, native_launcher, without_arena
 from thruway.runtime.cuda.launch import CudaProgram
 from thruway.runtime.evaluate import concrete
 from thruway.runtime.load import native_core
 from thruway.runtime.resolve import find_operator
 
 SHAPE_LIMIT = 16
+FEW_LAUNCHES = 3                   # from C they cost a microsecond or two each; a replay costs copies of what moves and of what comes out
 MISSES = 4                         # calls that the native program may hand on before it goes
 Note = Callable[[str, str], None]
-_drivers: list[Driver] = []
-
-
-def driver() -> Driver:
-    """This process's driver, opened at the first use."""
-    if not _drivers:
-        _drivers.append(Driver())
-    return _drivers[0]
 
 
 def _operator(name: str) -> Callable[..., object]:
@@ -57,16 +50,17 @@ class GpuRunnable:
         self.misses = 0
 
     def _native(self) -> Callable[..., tuple[torch.Tensor, ...]] | None:
-        """The same in C, where one launch is all there is, or no CUDA graph is wanted."""
+        """The same in C, where launches are few, or no CUDA graph is wanted."""
         launches = sum(isinstance(step, Kernel) for step in self.launch.steps)
-        if (launches > 1 and self.graphs) or not is_flat(self.launch, self.kernels) or torch.cuda.device_count() > 1:
+        launch = without_arena(self.launch) if launches <= FEW_LAUNCHES else self.launch
+        if (launches > FEW_LAUNCHES and self.graphs) or not is_flat(launch, self.kernels) or torch.cuda.device_count() > 1:
             return None
         core, entrances = native_core(), find_entrances(driver())
         if core is None or entrances is None:
             return None
         if self.graphs:
-            self.note("cuda_graph_refused", ONE_LAUNCH)
-        return native_launcher(core, self.launch, self.kernels, self.device, driver(), entrances)
+            self.note("cuda_graph_refused", ONE_LAUNCH if launches == 1 else f"{launches} launches from C are as quick by themselves")
+        return native_launcher(core, launch, self.kernels, self.device, driver(), entrances)
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if self.quick is not None:
