@@ -19,7 +19,8 @@ enum { VOLATILE, STABLE, BOUND, SLOW }; /* status of a register; BOUND: a stable
 typedef struct { int node, index, reg; } Fast; /* node >= 0: check that node on `reg`; else run step `index` */
 
 typedef struct {
-    int references, fast_count, slow_count;
+    int references, fast_count, slow_count, empty_count;
+    PyDictObject **empty;  /* stable dicts that must be empty: looked at last, in one loop, when their owners are seen to hold */
     int *slow;             /* steps that make new objects or run user code: after the fast ones */
     Fast *fast;
     Node *nodes;
@@ -76,9 +77,10 @@ static size_t padded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 static Armed *new_armed(const GuardProgram *p)
 {
     size_t steps = (size_t)p->step_count, registers = (size_t)p->registers, nodes = (size_t)p->nodes;
-    size_t sizes[] = {sizeof(Armed), nodes * sizeof(Node), registers * sizeof(PyObject *), (steps + nodes) * sizeof(Fast), steps * sizeof(int), registers, steps};
+    size_t sizes[] = {sizeof(Armed), nodes * sizeof(Node), registers * sizeof(PyObject *), (steps + nodes) * sizeof(Fast), steps * sizeof(int), registers, steps,
+                      steps * sizeof(PyDictObject *)};
     size_t total = 0;
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 8; i++)
         total += padded(sizes[i]);
     char *at = PyMem_Calloc(1, total);
     if (!at)
@@ -90,7 +92,8 @@ static Armed *new_armed(const GuardProgram *p)
     armed->fast = (Fast *)(at += padded(sizes[2]));
     armed->slow = (int *)(at += padded(sizes[3]));
     armed->status = (unsigned char *)(at += padded(sizes[4]));
-    armed->found = (unsigned char *)(at + padded(sizes[5]));
+    armed->found = (unsigned char *)(at += padded(sizes[5]));
+    armed->empty = (PyDictObject **)(at + padded(sizes[6]));
     return armed;
 }
 
@@ -185,6 +188,12 @@ static int is_covered(const GuardProgram *p, const Armed *armed, const Node *nod
 
 static void add_fast(Armed *armed, int node, int index, int reg) { armed->fast[armed->fast_count++] = (Fast){node, index, reg}; }
 
+static int wants_stable_empty_dict(const Armed *armed, const Step *step)
+{
+    PyObject *value = armed->status[step->a] == STABLE ? armed->values[step->a] : NULL;
+    return step->code == CHECK_TRUTH && !step->b && value && (PyDict_CheckExact(value) || PyODict_CheckExact(value));
+}
+
 /* Decides for each step of a pass that held whether it runs again, and in which phase. `registers` are the pass's values.
    0 where a slow step binds a size symbol, which steps of the fast list may need: such a program takes the full pass. */
 static int arm(const GuardProgram *p, Armed *armed, PyObject *const *registers)
@@ -205,6 +214,8 @@ static int arm(const GuardProgram *p, Armed *armed, PyObject *const *registers)
             return 0;
         if (slow)
             armed->slow[armed->slow_count++] = i;
+        else if (is_check(step->code) && uses_a(step) && wants_stable_empty_dict(armed, step))
+            armed->empty[armed->empty_count++] = (PyDictObject *)armed->values[step->a];
         else if (!lasting)
             add_fast(armed, -1, i, 0);
         else if (step->node >= 0 && is_settled(p, armed, step) && armed->nodes[step->node].opened == 1) {
@@ -326,6 +337,9 @@ static int fast_pass(GuardProgram *p, Armed *armed, const Call *call, PyObject *
             return STALE;
         }
     }
+    for (PyDictObject **dict = armed->empty, **end = dict + armed->empty_count; dict < end; dict++)
+        if (UNLIKELY((*dict)->ma_used))
+            return MISS;
     return HIT;
 }
 
@@ -601,7 +615,7 @@ static PyObject *program_stats(PyObject *self, PyObject *unused)
     GuardProgram *p = (GuardProgram *)self;
     Armed *armed = p->armed;
     return Py_BuildValue("{s:l,s:l,s:i,s:i,s:i}", "fast_hits", p->fast_hits, "full_passes", p->full_passes, "steps", p->step_count, "repeated",
-                         armed ? armed->fast_count : -1, "slow", armed ? armed->slow_count : -1);
+                         armed ? armed->fast_count + armed->empty_count : -1, "slow", armed ? armed->slow_count : -1);
 }
 
 static PyMethodDef program_methods[] = {
