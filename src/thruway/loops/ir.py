@@ -20,6 +20,7 @@ below one Cast. Buffers are named; a Compute defines its buffer once, an Update 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from thruway.core.errors import UserLine
 from thruway.core.sizes import Size, SizeLike, symbol
@@ -174,12 +175,18 @@ class Origin:
     line: UserLine | None = None
 
 
+def found_out() -> Any:
+    """A node's field for what a stage works out from the node alone and asks for again; no part of its value."""
+    return field(default_factory=dict, init=False, repr=False, compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Compute:
     out: str
     axes: tuple[Axis, ...]
     value: Expr
     origin: Origin = Origin()
+    found: dict[str, Any] = found_out()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +199,7 @@ class Update:
     value: Expr
     mode: str = "set"
     origin: Origin = Origin()
+    found: dict[str, Any] = found_out()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +212,7 @@ class Scan:
     op: str
     value: Expr
     origin: Origin = Origin()
+    found: dict[str, Any] = found_out()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +242,7 @@ class Extern:
     mutates: tuple[str, ...] = ()
     origin: Origin = Origin()
     pinned: bool = False
+    found: dict[str, Any] = found_out()
 
 
 Node = Compute | Update | Scan | Extern

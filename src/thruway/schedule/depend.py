@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from thruway.loops.ir import Buffer, BufferRef, Compute, Expr, Extern, Node, Scan, Update
-from thruway.schedule.rewrite import is_size, loads
+from thruway.loops.ir import Buffer, BufferRef, Compute, Expr, Extern, Load, Node, Scan, Update
+from thruway.schedule.rewrite import cost, is_size, loads
 
 PINNED = "the order of pinned calls"         # stands for a storage that each of them writes
 
@@ -43,16 +43,39 @@ def buffers_in(argument: object) -> Iterable[str]:
                 yield from buffers_in(item)
 
 
-def read_buffers(node: Node) -> set[str]:
+def loads_of(node: Node) -> list[Load]:
+    """Every distinct load in a node's expressions; not to be changed."""
+    found = node.found.get("loads")
+    if found is None:
+        found = node.found["loads"] = loads(*values_of(node))
+    return found
+
+
+def cost_of(node: Node) -> int:
+    """The cost of one element of a node's expressions."""
+    found = node.found.get("cost")
+    if found is None:
+        found = node.found["cost"] = cost(*values_of(node))
+    return found
+
+
+def read_buffers(node: Node) -> frozenset[str]:
     """Buffers that `node` reads, under the names it uses; a combining Update reads its target."""
+    found = node.found.get("reads")
+    if found is None:
+        found = node.found["reads"] = _read_buffers(node)
+    return found
+
+
+def _read_buffers(node: Node) -> frozenset[str]:
     match node:
         case Extern(args=args, kwargs=kwargs):
-            return {*buffers_in(args), *buffers_in(tuple(v for _, v in kwargs))}
+            return frozenset((*buffers_in(args), *buffers_in(tuple(v for _, v in kwargs))))
         case Update(target=target, mode=mode):
-            own = set() if mode == "set" else {target}
-            return own | {x.buffer for x in loads(*values_of(node))}
+            own = () if mode == "set" else (target,)
+            return frozenset((*own, *(x.buffer for x in loads_of(node))))
         case _:
-            return {x.buffer for x in loads(*values_of(node))}
+            return frozenset([x.buffer for x in loads_of(node)])
 
 
 def written_buffers(node: Node) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from thruway.core.dtypes import ITEMSIZE
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import SizeLike, Symbol
 from thruway.loops.ir import Buffer, CheckIndex, Compute, Extern, Load, Node, Reduce, Scan, Update
-from thruway.schedule.depend import members, predecessors, read_buffers, root, values_of, written_buffers
+from thruway.schedule.depend import loads_of, members, predecessors, read_buffers, root, values_of, written_buffers
 from thruway.schedule.plan import Prediction
 from thruway.schedule.rewrite import is_size, loads, strip_reduce, walk, weigh
 from thruway.schedule.space import Alignment, AxisMap, Coordinates, Space, align, fresh_space, is_injective
@@ -58,7 +58,7 @@ class Fuser:
         self.home: dict[int, int] = {}
         self.defined: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}
-        self.loads = [() if isinstance(n, Extern) else tuple(loads(*values_of(n))) for n in nodes]
+        self.loads = [() if isinstance(n, Extern) else tuple(loads_of(n)) for n in nodes]
         self.predictions: list[Prediction] = []
         self.inputs_written = 0                              # the nodes that write an input, as a mask
         self.looked_at: set[str] = set()                     # what index checks look at, where any does

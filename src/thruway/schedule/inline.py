@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from thruway.core import sizes
 from thruway.core.sizes import Symbol, as_symbol
 from thruway.loops.ir import Axis, Buffer, Cast, CheckIndex, Compute, Expr, Extern, IndexValue, Literal, Load, Node, Scan, Update, Within
-from thruway.schedule.depend import changed_buffers, is_pinned, read_buffers, root, values_of
-from thruway.schedule.rewrite import children, cost, is_size, loads, rewrite, strip_reduce, walk, weigh
+from thruway.schedule.depend import changed_buffers, cost_of, is_pinned, loads_of, read_buffers, root
+from thruway.schedule.rewrite import children, is_size, rewrite, strip_reduce, substitution, walk, weigh
 from thruway.schedule.space import is_injective
 
 CHEAP = 3          # additions: computing this again from one load costs less than a round trip through memory
@@ -69,13 +69,13 @@ class _Inliner:
 
     def define(self, node: Compute, position: int) -> None:
         at = {root(node.out, self.buffers): position}
-        found = loads(node.value)
+        found = loads_of(node)
         for load in found:
             name = root(load.buffer, self.buffers)
             at[name] = min(at.get(name, position), self.inherited.get(name, position))
         numel = weigh(sizes.product(a.extent for a in node.axes))
         moves = all(isinstance(x, (Load, Cast, Within, Literal, IndexValue)) for x in walk(node.value))
-        self.definitions[node.out] = Definition(node, at, cost(node.value), numel, len(found), moves)
+        self.definitions[node.out] = Definition(node, at, cost_of(node), numel, len(found), moves)
 
     def expand(self, node: Node, position: int) -> Node:
         """`node` with every definition that may be substituted in it."""
@@ -91,10 +91,10 @@ class _Inliner:
 
     def chosen(self, node: Node, position: int) -> set[str]:
         by_buffer: dict[str, list[Load]] = {}
-        for load in loads(*values_of(node)):
+        for load in loads_of(node):
             by_buffer.setdefault(load.buffer, []).append(load)
         space = weigh(sizes.product(a.extent for a in space_of(node)))
-        size = cost(*values_of(node))
+        size = cost_of(node)
         wanted = set()
         for name, found in by_buffer.items():
             definition = self.definitions.get(name)
@@ -125,7 +125,7 @@ class _Inliner:
         if not isinstance(node, Update):
             return True
         target = root(node.target, self.buffers)
-        mine = [x for x in loads(*values_of(node)) if root(x.buffer, self.buffers) == target]
+        mine = [x for x in loads_of(node) if root(x.buffer, self.buffers) == target]
         return not mine or is_injective(node.index, node.axes) and all(x.buffer == node.target and x.index == node.index for x in mine)
 
 
@@ -202,13 +202,10 @@ def _at(definition: Compute, load: Load, ranges: sizes.Ranges) -> Expr:
     plain = {Symbol(a.name): i for a, i in zip(definition.axes, load.index, strict=True) if is_size(i)}
     gathered = {Symbol(a.name): i for a, i in zip(definition.axes, load.index, strict=True) if not is_size(i)}
 
-    def on_size(size):
-        return sizes.substitute(size, plain, ranges)
-
     def on_load(inner: Load) -> Expr:
         return Load(inner.buffer, tuple(gathered.get(as_symbol(i), i) if is_size(i) else i for i in inner.index), inner.dtype)
 
-    return rewrite(definition.value, on_size, on_load if gathered else None)
+    return rewrite(definition.value, substitution(plain, ranges), on_load if gathered else None)
 
 
 def drop_dead(nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str]) -> list[Node]:

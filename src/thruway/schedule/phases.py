@@ -15,7 +15,7 @@ from thruway.loops.ir import (
     Axis, Buffer, Cast, Compute, Expr, Index, Kernel, Let, Literal, Load, Node, Phase, Reduction, Scan, Store, Update, Var,
 )
 from thruway.schedule.fuse import Group
-from thruway.schedule.rewrite import cost, is_size, loads, rewrite, strip_reduce, walk
+from thruway.schedule.rewrite import cost, is_size, loads, rewrite, strip_reduce, substitution, walk
 
 RECOMPUTE_BELOW = 3   # cost up to which a value is computed again in a later phase
 
@@ -91,15 +91,7 @@ class _Builder:
         """The node's value over the kernel's axes, and its phase."""
         node = self.nodes[i]
         mapping = {k: sizes.substitute(v, self.rename) for k, v in self.group.maps[i].items()}
-        cache: dict[SizeLike, SizeLike] = {}
-
-        def on_size(size: SizeLike) -> SizeLike:
-            if type(size) is int:
-                return size
-            if size not in cache:
-                cache[size] = sizes.substitute(size, mapping, self.ranges)
-            return cache[size]
-
+        on_size = substitution(mapping, self.ranges)
         seen: dict[int, Expr] = {}
         value = node.value if self.inner or isinstance(node, Update) else _of_one(node.value)
         self.values[i] = rewrite(value, on_size, None, seen)

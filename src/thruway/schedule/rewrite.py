@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from thruway.core import sizes
 from thruway.core.sizes import Ranges, SizeLike, Symbol
@@ -100,18 +101,27 @@ def _rewrite(expr: Expr, on_size: SizeMap, on_load: LoadMap | None, seen: dict[i
 
 def substitute(expr: Expr, values: Mapping[Symbol, SizeLike], ranges: Ranges | None = None) -> Expr:
     """`expr` with axis symbols replaced by sizes."""
-    if not values:
-        return expr
-    cache: dict[SizeLike, SizeLike] = {}
+    return rewrite(expr, substitution(values, ranges)) if values else expr
+
+
+def substitution(values: Mapping[Symbol, SizeLike], ranges: Ranges | None = None) -> SizeMap:
+    """`sizes.substitute` with these values as a function of the size. It remembers: repeated blocks of a model ask the same again and again."""
+    known = _known(tuple(values.items()), None if ranges is None else tuple(ranges.items()))
 
     def on_size(size: SizeLike) -> SizeLike:
         if type(size) is int:
             return size
-        if size not in cache:
-            cache[size] = sizes.substitute(size, values, ranges)
-        return cache[size]
+        result = known.get(size)
+        if result is None:
+            result = known[size] = sizes.substitute(size, values, ranges)
+        return result
 
-    return rewrite(expr, on_size)
+    return on_size
+
+
+@lru_cache(maxsize=2048)
+def _known(values: tuple[object, ...], ranges: tuple[object, ...] | None) -> dict[SizeLike, SizeLike]:
+    return {}
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
