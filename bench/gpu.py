@@ -1,6 +1,6 @@
 """Everything that needs a GPU, in one script: builds the native part, runs `pytest -m gpu`, times works against eager and torch.compile.
 
-usage: python bench/gpu.py [--part smoke|tests|prepare|main|cold|cases|profile] [--out FOLDER] [--cases FOLDER] [--seconds S] [--peers torch|none]
+usage: python bench/gpu.py [--part smoke|tests|prepare|main|cold|tune|cases|profile] [--out FOLDER] [--cases FOLDER] [--seconds S] [--peers torch|none]
 "prepare" fills torch.compile's caches for all works at once while the tests run, so that "main" has time for all of them.
 A part may also be one item, with + for spaces ("time+bert+8+none"), and several are joined by commas.
 Each work runs in a fresh process under a time limit; one JSON line per result in FOLDER/results.jsonl, a table at the end of the output.
@@ -27,6 +27,7 @@ PARTS = {
     "main": ("rates", "time pointwise 64", "time tiny 1", "time decode 1", "time transformer 1", "time transformer 32", "time decoder 1", "time llama 1",
              "time bert 8", "time resnet50 1", "time resnet50 32"),
     "cold": tuple(f"cold {work} 1 thruway" for work in ("tiny", "resnet50", "transformer", "decoder")),
+    "tune": ("cold resnet50 1 tuned",),
     "prepare": ("prepare",),
     "cases": ("cases",),
     "profile": ("profile transformer 1", "profile resnet50 1", "profile decoder 1", "profile decode 1", "profile bert 8"),
@@ -257,11 +258,11 @@ def first_call(work, batch, compiler):
     call(fn, args)
     torch.cuda.synchronize()
     t = time.perf_counter()
-    if compiler == "thruway":
-        import thruway as module
+    if compiler == "torch":
+        f = torch.compile(fn)
     else:
-        module = torch
-    f = module.compile(fn)
+        import thruway
+        f = thruway.compile(fn, mode="max-autotune" if compiler == "tuned" else "default")
     call(f, args)
     torch.cuda.synchronize()
     first = time.perf_counter() - t
@@ -269,7 +270,7 @@ def first_call(work, batch, compiler):
     call(f, args)
     torch.cuda.synchronize()
     row = {"first_s": round(first, 3), "second_s": round(time.perf_counter() - t, 3)}
-    if compiler == "thruway":
+    if compiler != "torch":
         from thruway import pipeline
         row["stages"] = [f"{e.stage}={e.seconds:.2f}" for e in pipeline.journal.events if e.kind == "stage" and e.seconds > 0.03]
     return row

@@ -53,7 +53,7 @@ def _settle(node: Node, context: Context, derivable: set[str], numbers: dict[tup
 def _call_again(node: Node, mask: Node | None, causal: bool) -> bool:
     a = bind(node)
     emit = Emitter(node)
-    replace(node, emit.known(meta(node), ATTENTION, a.query, a.key, a.value, mask, a.dropout_p, causal, scale=a.scale, enable_gqa=a.enable_gqa))
+    replace(node, emit(ATTENTION, a.query, a.key, a.value, mask, a.dropout_p, causal, scale=a.scale, enable_gqa=a.enable_gqa))
     return True
 
 

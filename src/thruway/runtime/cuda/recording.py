@@ -97,8 +97,13 @@ class _DriverGraph:
         self.driver.check(code, "making a graph of what was recorded")
 
     def replay(self) -> None:
-        stream = torch._C._cuda_getCurrentRawStream(self.device)
-        self.driver.check(self.driver.calling(self.driver.cuda.cuGraphLaunch, self.executable, ctypes.c_void_p(stream)), "replaying a graph")
+        previous = torch.cuda._exchange_device(self.device)         # the default stream has the same handle on every device
+        try:
+            stream = torch._C._cuda_getCurrentRawStream(self.device)
+            code = self.driver.calling(self.driver.cuda.cuGraphLaunch, self.executable, ctypes.c_void_p(stream))
+        finally:
+            torch.cuda._maybe_exchange_device(previous)
+        self.driver.check(code, "replaying a graph")
 
 
 def _free(driver: Driver, executable: ctypes.c_void_p, device: int, pool: tuple[int, int]) -> None:
