@@ -340,7 +340,8 @@ def _new_text(out: Emitter, value: ObjectValue, cls: str, storage: Any, name: st
         return f"{cls}.__new__({cls}, {out.values(value.new_args)})", []
     match value.storage:
         case None:
-            return f"object.__new__({cls})", []
+            maker = next(base for base in real.__mro__ if "__new__" in base.__dict__ and not isinstance(base.__dict__["__new__"], staticmethod))
+            return f"{out.constant(maker)}.__new__({cls})", []
         case Constant() | TupleValue():
             base = next(b for b in (int, float, str, tuple) if issubclass(real, b))
             return f"{out.constant(base)}.__new__({cls}, {out.value(value.storage)})", []
@@ -476,6 +477,7 @@ def _raw(name: str, cls: type = dict) -> Callable[..., str]:
 
 WRITERS: dict[str, Callable[..., str]] = {
     "fill": _fill, "setattr": _set_attribute,
+    "class_setattr": lambda out, cls, name, value: f"type.__setattr__({out.value(cls)}, {out.value(name)}, {out.value(value)})",
     "slot_setattr": lambda out, owner, name, value: f"object.__setattr__({out.value(owner)}, {out.value(name)}, {out.value(value)})",
     "delattr": lambda out, mapping, name: f"object.__delattr__({_owner(out, mapping)}, {out.value(name)})",
     "setitem": _raw("__setitem__"), "delitem": _raw("__delitem__"), "move_to_end": _raw("move_to_end"), "append": _raw("append"), "add": _raw("add"),

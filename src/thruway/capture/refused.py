@@ -26,7 +26,7 @@ CHOOSERS = frozenset({
     ("torch.distributed.distributed_c10d", "_WorldMeta.WORLD"), ("torch.distributed.distributed_c10d", "_World.default_pg"),
 })
 
-PLAIN = "thruway.capture.known_calls.plain_iterators"
+PLAIN = ("thruway.capture.known_calls.plain_iterators", "thruway.capture.known_calls.library")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -36,7 +36,7 @@ def is_refused_module(name: str | None) -> bool:
         return False
     if name == "torch" or name.startswith("torch."):
         return _below(name, TORCH) and not _below(name, ALLOWED)
-    return is_skipped_module(name) and name not in STANDARD and name != PLAIN
+    return is_skipped_module(name) and name not in STANDARD and name not in PLAIN
 
 
 def _below(name: str, roots: tuple[str, ...]) -> bool:

@@ -19,7 +19,7 @@ from thruway.capture.effects import Effects
 from thruway.capture.values.base import Constant, FunctionValue, ObjectValue, Value
 from thruway.core.errors import UserLine, Unsupported
 from thruway.frame.guard import MISSING, Guard
-from thruway.frame.source import Made, Source, TypeOf
+from thruway.frame.source import Attr, Made, Source, TypeOf
 from thruway.shapes.symbolic import Facts
 
 
@@ -119,6 +119,13 @@ class Namespace:
         self.place: Source | None = None             # of the dict itself, once a guard asks for it
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """What a lookup along a class's MRO finds where this capture wrote it."""
+
+    value: Value
+
+
 @dataclass(slots=True)
 class Input:
     """A tensor or number found outside that the graph reads."""
@@ -160,6 +167,7 @@ class State:
     number_inputs: dict[Source, Any] = field(default_factory=dict)
     is_opaque: bool = False                               # what was traced last depends on elements: eager's kernels must run it
     lookups: dict[Any, Any] = field(default_factory=dict)
+    class_writes: dict[tuple[type, str], Written] = field(default_factory=dict)
     by_trace: dict[int, Value] = field(default_factory=dict)
     hides_compiling: bool = False                         # code that asks whether it is being compiled hears no
     heard_compiling: bool = False                         # it asked, and heard yes
@@ -209,14 +217,27 @@ class State:
 
     def type_lookup(self, cls: Constant, name: str) -> Any:
         """What `name` is along the class's MRO (MISSING where nothing), guarded where the class was found outside."""
+        if self.class_writes and (written := self._written_to_class(cls.value, name)) is not None:
+            return written
         key = (cls.value, name)
         found = self.lookups.get(key, _UNSEEN)
         if found is _UNSEEN:
             found = next((base.__dict__[name] for base in cls.value.__mro__ if name in base.__dict__), MISSING)
             self.lookups[key] = found
             if cls.source is not None and not immutable(cls.value):
-                self.guard("type_lookup", cls.source, (name, found))
+                if found is not MISSING and type(found) in PLAIN_DATA and type(cls.value) is type:          # its reader guards the content, which may change
+                    self.guard("type", Attr(cls.source, name), type(found))
+                else:
+                    self.guard("type_lookup", cls.source, (name, found))
         return found
+
+    def _written_to_class(self, cls: type, name: str) -> Written | None:
+        for base in cls.__mro__:
+            if (base, name) in self.class_writes:
+                return self.class_writes[base, name]
+            if name in base.__dict__:
+                return None
+        return None
 
     def class_of(self, cls: type, owner: Source | None) -> Constant:
         """The class as a value; reached through `owner` where it has no source yet."""
@@ -237,6 +258,7 @@ class State:
 
 _UNSEEN = object()
 SEVERAL = frozenset({"absent", "has_not", "type_lookup", "not_same_object", "no_overlap", "relation", "same_object"})
+PLAIN_DATA = frozenset({int, float, str, list, tuple, dict, set, type(None), torch.Tensor})
 FOLDERS = (torch.__path__[0], os.path.dirname(os.path.dirname(__file__)))
 _IMMUTABLE_FLAG = 1 << 8      # Py_TPFLAGS_IMMUTABLETYPE
 

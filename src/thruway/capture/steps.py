@@ -49,6 +49,19 @@ def _call_ex(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainSte
     return PlainStep(4, "p1(*p2, **p3)") if ins.arg & 1 else PlainStep(3, "p1(*p2)")
 
 
+def _build_map(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
+    return PlainStep(2 * ins.arg, "{" + ", ".join(f"p{2 * i}: p{2 * i + 1}" for i in range(ins.arg)) + "}")
+
+
+def _build_set(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
+    return PlainStep(ins.arg, "{" + ", ".join(f"p{i}" for i in range(ins.arg)) + "}")
+
+
+def _format_value(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
+    shown = ("p0", "str(p0)", "repr(p0)", "ascii(p0)")[ins.arg & 3]
+    return PlainStep(2, f"format({shown}, p1)") if ins.arg & 4 else PlainStep(1, f"format({shown})")
+
+
 def _binary(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
     symbol: str = ins.value
     if symbol.endswith("="):
@@ -126,6 +139,7 @@ ROWS: dict[str, Callable[[Frame, Instruction, tuple[str, ...]], PlainStep]] = {
     "IMPORT_NAME": lambda frame, ins, names: PlainStep(2, f"__import__({ins.value!r}, GLOBALS, None, p1, p0)"),
     "RAISE_VARARGS": lambda frame, ins, names: PlainStep(ins.arg, ("raise", "raise p0", "raise p0 from p1")[ins.arg], "never"),
     "RERAISE": _fixed(1, "raise p0", "never"),
+    "BUILD_MAP": _build_map, "BUILD_SET": _build_set, "FORMAT_VALUE": _format_value,
     "LIST_TO_TUPLE": _fixed(1, "tuple(p0)"),
 }
 NAMESPACE = {"operator": operator, "builtins": builtins, "unpack": unpack, "unpack_ex": unpack_ex, "enter": enter, "EXHAUSTED": EXHAUSTED, "sys": sys}

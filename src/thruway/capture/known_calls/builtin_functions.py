@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import types
 from typing import Any
 
 import torch
@@ -45,7 +46,7 @@ def total(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 def _extreme(symbol: str, function: Any):
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
-        key = kwargs.get("key")
+        key = None if kwargs.get("key") is NONE else kwargs.get("key")
         items = items_of(state, args[0]) if len(args) == 1 else args
         if not items:
             if "default" in kwargs:
@@ -57,7 +58,7 @@ def _extreme(symbol: str, function: Any):
             item_key = _keyed(state, key, item)
             if key is None and is_element(best) | is_element(item) and not _are_sizes(best, item):
                 best = best_key = _extreme_element(state, symbol, item, best)
-            elif isinstance(best_key, SizeValue) and isinstance(item_key, SizeValue | Constant) or isinstance(item_key, SizeValue):
+            elif key is None and (isinstance(best_key, SizeValue) and isinstance(item_key, SizeValue | Constant) or isinstance(item_key, SizeValue)):
                 best = best_key = size_operation(state, function if _is_float(best_key) or _is_float(item_key) else EXTREMES[function], best_key, item_key)
             elif truth(state, run_inline(state, compare(state, symbol, item_key, best_key))):
                 best, best_key = item, item_key
@@ -139,6 +140,21 @@ def power(state: State, args: Args, kwargs: Kwargs) -> Result:
     return binary(state, "**", *args) if len(args) == 2 else call_pure(state, pow, args, kwargs)
 
 
+def hash_of(state: State, args: Args, kwargs: Kwargs) -> Result:
+    (value,) = args
+    if isinstance(value, ObjectValue):
+        found = state.type_lookup(value.cls, "__hash__")
+        if isinstance(found, types.FunctionType):
+            return call(state, bind(state, found, value, value.cls, "__hash__"), [], {})
+        if value.storage is None or hasattr(found, "__code__"):
+            raise unsupported(state, "TW101", "hash")
+        return hash_of(state, [value.storage], {})
+    if isinstance(value, TupleValue):
+        parts = TupleValue(tuple(run_inline(state, hash_of(state, [one], {})) if isinstance(one, ObjectValue | TupleValue) else one for one in value.items))
+        return call_pure(state, hash, [parts], {})
+    return call_pure(state, hash, args, kwargs)
+
+
 def identity_number(state: State, args: Args, kwargs: Kwargs) -> Value:
     raise unsupported(state, "TW101", "id")
 
@@ -162,7 +178,7 @@ def _effect(function: Any):
 
 ROWS = {
     len: length, sum: total, min: _extreme("<", min), max: _extreme(">", max), any: any_of, all: all_of, sorted: sorted_list,
-    abs: absolute, round: rounded, divmod: divided, pow: power, id: identity_number,
+    abs: absolute, round: rounded, divmod: divided, pow: power, hash: hash_of, id: identity_number,
     operator.add: _operator("+"), operator.sub: _operator("-"), operator.mul: _operator("*"), operator.truediv: _operator("/"),
     operator.floordiv: _operator("//"), operator.mod: _operator("%"), operator.pow: _operator("**"), operator.matmul: _operator("@"),
     operator.and_: _operator("&"), operator.or_: _operator("|"), operator.xor: _operator("^"), operator.lshift: _operator("<<"),

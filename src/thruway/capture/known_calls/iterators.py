@@ -169,7 +169,8 @@ ROWS = {
     zip: zipped, enumerate: enumerated, map: mapped,
     **{builtin: inlined(builtin, function) for builtin, function in PLAIN.items()}, reversed: reverse, itertools.zip_longest: longest,
     itertools.product: combined(itertools.product), itertools.permutations: combined(itertools.permutations),
-    itertools.combinations: combined(itertools.combinations), itertools.tee: copies,
+    itertools.combinations: combined(itertools.combinations),
+    itertools.combinations_with_replacement: combined(itertools.combinations_with_replacement), itertools.tee: copies,
     _GENERATOR.send: send, _GENERATOR.throw: throw_in, _GENERATOR.close: close, _GENERATOR.__next__: next_item,
     _GENERATOR.__iter__: new_iterator,
 }

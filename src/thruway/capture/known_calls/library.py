@@ -13,7 +13,7 @@ import torch
 from thruway.capture.state import Inline, State
 from thruway.capture.values.attribute import get_attribute
 from thruway.capture.values.base import (
-    Constant, TupleValue, Value,
+    Constant, PartialValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import as_python, from_python
@@ -73,7 +73,24 @@ def call_method(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
     return call(state, method, [from_python(state, one) for one in given], {k: from_python(state, v) for k, v in named.items()})
 
 
+class Compared:
+    """What functools.cmp_to_key makes of an item."""
+
+    __slots__ = ("function", "item")
+
+    def __init__(self, function: Callable[[Any, Any], int], item: Any):
+        self.function, self.item = function, item
+
+    def __lt__(self, other: Compared) -> bool:
+        return self.function(self.item, other.item) < 0
+
+
+def key_by_comparison(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return PartialValue(state.wrap(state, Compared, state.made(Compared), True), (args[0] if args else kwargs["mycmp"],), {})
+
+
 ROWS = {
+    functools.cmp_to_key: key_by_comparison,
     torch.jit.annotate: lambda state, args, kwargs: args[1] if len(args) > 1 else kwargs["the_value"],
     functools.reduce: reduce, dataclasses.fields: dataclass_fields,
     operator.itemgetter: made(operator.itemgetter), operator.attrgetter: made(operator.attrgetter), operator.methodcaller: made(operator.methodcaller),

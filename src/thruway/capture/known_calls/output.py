@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import logging
+import types
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.state import State
+from thruway.capture.state import Frame, State
 from thruway.capture.values.base import NONE, Constant, DictValue, TupleValue, Value
 from thruway.capture.values.constants import as_python
 from thruway.capture.values.effect import record
@@ -23,6 +27,33 @@ def waits(target: object):
     return handler
 
 
+def placed(target: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value]:
+    """A row for a call that looks at its caller's line: it is repeated from a function that stands there."""
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        if target in WITH_ERROR or "exc_info" in kwargs:
+            raise unsupported(state, "TW101", target.__qualname__)          # looks at the exception being handled
+        level = as_python(state, kwargs.get("stacklevel", args[2] if target is warnings.warn and len(args) > 2 else Constant(1)))
+        frames = state.frames[-1].chain()
+        if level > len(frames):                                 # beyond the compiled function: behind `finish`
+            kwargs = kwargs | {"stacklevel": Constant(level - len(frames) + 2)}
+        elif level > 1:
+            kwargs = kwargs | {"stacklevel": Constant(1)}
+        at = frames[-min(max(level, 1), len(frames))]
+        rest = args[:2] if target is warnings.warn and "stacklevel" in kwargs else args
+        function = Constant(caller_at(at, at.line() or at.code.co_firstlineno))
+        record(state, "call", function, TupleValue((Constant(target), *rest)), DictValue({k: (Constant(k), v) for k, v in kwargs.items()}))
+        return NONE
+    return handler
+
+
+def caller_at(frame: Frame, line: int) -> types.FunctionType:
+    """A function that calls what it is given from the frame's file, line and module."""
+    tree = ast.parse("def caller(function, *args, **kwargs): return function(*args, **kwargs)")
+    ast.increment_lineno(tree, line - 1)
+    code = next(one for one in compile(tree, frame.code.co_filename, "exec").co_consts if isinstance(one, types.CodeType))
+    code = code.replace(co_name=frame.code.co_name, co_qualname=frame.code.co_qualname)
+    return types.FunctionType(code, frame.namespace.real)
+
 
 def get_logger(state: State, args: Args, kwargs: Kwargs) -> Value:
     """A logger that exists already."""
@@ -33,9 +64,10 @@ def get_logger(state: State, args: Args, kwargs: Kwargs) -> Value:
     return state.wrap(state, found, state.made(found), True)
 
 
+WITH_ERROR = frozenset({logging.exception, logging.Logger.exception})
 LOGGER_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log", "warn")
 ROWS = {
-    print: waits(print), logging.getLogger: get_logger, warnings.warn: waits(warnings.warn),
-    **{getattr(logging.Logger, name): waits(getattr(logging.Logger, name)) for name in LOGGER_METHODS},
-    **{getattr(logging, name): waits(getattr(logging, name)) for name in ("debug", "info", "warning", "error", "critical", "exception", "log")},
+    print: waits(print), logging.getLogger: get_logger, warnings.warn: placed(warnings.warn),
+    **{getattr(logging.Logger, name): placed(getattr(logging.Logger, name)) for name in LOGGER_METHODS},
+    **{getattr(logging, name): placed(getattr(logging, name)) for name in ("debug", "info", "warning", "error", "critical", "exception", "log")},
 }

@@ -120,11 +120,39 @@ def compressed(data: Iterable, selectors: Iterable) -> Iterator:
             yield item
 
 
+def grouped(iterable: Iterable, key: Callable[..., Any] | None = None) -> Iterator:
+    """A group gives nothing more once the next one was asked for."""
+    iterator = iter(iterable)
+    present = target = value = object()
+    turn = 0
+
+    def group(wanted: Any, mine: int) -> Iterator:
+        nonlocal present, value
+        while turn == mine and present == wanted:
+            yield value
+            try:
+                value = next(iterator)
+            except StopIteration:
+                return
+            present = value if key is None else key(value)
+
+    while True:
+        turn += 1
+        while present == target:
+            try:
+                value = next(iterator)
+            except StopIteration:
+                return
+            present = value if key is None else key(value)
+        target = present
+        yield present, group(target, turn)
+
+
 PLAIN: dict[Any, Callable[..., Iterator]] = {
     filter: filtered, itertools.filterfalse: filtered_false, itertools.chain: chained, itertools.chain.from_iterable: chained_from,
     itertools.islice: sliced, itertools.count: counted, itertools.repeat: repeated, itertools.cycle: cycled, itertools.accumulate: accumulated,
     itertools.pairwise: pairs, itertools.starmap: starmapped, itertools.takewhile: taken_while, itertools.dropwhile: dropped_while,
-    itertools.compress: compressed,
+    itertools.compress: compressed, itertools.groupby: grouped,
 }
 
 # positions of the arguments that the builtin iterates: the first, but for these

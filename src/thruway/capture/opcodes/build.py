@@ -6,7 +6,7 @@ from thruway.bytecode.decode import Instruction
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes.stack import push
 from thruway.capture.state import Frame, Inline, State
-from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, SetValue, SliceValue, TupleValue, Value
+from thruway.capture.values.base import NONE, Constant, DictValue, FunctionValue, ListValue, SetValue, SliceValue, TupleValue, Value
 from thruway.capture.values.binary import unary
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.iterate import items_of
@@ -99,8 +99,16 @@ def dict_merge(state: State, frame: Frame, ins: Instruction) -> None:
     target = frame.stack[-ins.arg]
     for key, value in pairs:
         if key_of(state, key) in target.items:
-            raise_error(state, TypeError, f"got multiple values for keyword argument '{key.value}'")
+            raise_error(state, TypeError, f"{_shown(frame.stack[-1 - ins.arg - 1])}got multiple values for keyword argument '{key.value}'")
         write_key(state, target, key_of(state, key), key, value)
+
+
+def _shown(function: Value) -> str:
+    """The function as errors of its call name it."""
+    if not isinstance(function, FunctionValue):
+        return ""
+    module = function.namespace.real.get("__name__")
+    return f"{module}.{function.code.co_qualname}() "
 
 
 def list_to_tuple(state: State, frame: Frame, ins: Instruction) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.state import Inline, State, UserRaise
+from thruway.capture.state import Inline, State, UserRaise, Written, immutable
 from thruway.capture.values.base import (
-    FALSE, NONE, RAISED_BARE, TRUE, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, MethodValue, ObjectValue, PartialValue,
-    SliceValue, SuperValue, TensorValue, TupleValue, Value,
+    FALSE, NONE, RAISED_BARE, TRUE, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue,
+    PartialValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python
@@ -258,6 +258,7 @@ def _bind_tuple_field(state: State, found: Any, owner: Value | None, cls: Consta
 
 
 BINDERS: dict[type, Callable[..., Result | None]] = {
+    Written: lambda state, found, owner, cls, name: found.value,
     types.FunctionType: _bind_function,
     types.MethodDescriptorType: _bind_method_descriptor,
     types.WrapperDescriptorType: _bind_method_descriptor,
@@ -364,7 +365,7 @@ CLASS_ATTRIBUTES: dict[str, Callable[[State, Constant], Value]] = {
 
 def _read_super(state: State, value: SuperValue, name: str) -> Result:
     owner = value.owner
-    is_class = isinstance(owner, Constant)
+    is_class = isinstance(owner, Constant) and isinstance(owner.value, type) and value.start in owner.value.__mro__
     cls = owner if is_class else type_value(state, owner)
     mro = cls.value.__mro__
     start = mro.index(value.start)
@@ -407,8 +408,17 @@ FUNCTION_ATTRIBUTES: dict[str, Callable[[State, FunctionValue], Value]] = {
     "__defaults__": lambda state, f: TupleValue(function_defaults(state, f)) if function_defaults(state, f) else NONE,
     "__closure__": lambda state, f: TupleValue(function_cells(state, f)) if function_cells(state, f) else NONE,
     "__dict__": lambda state, f: function_dict(state, f),
+    "__annotations__": lambda state, f: _annotations(state, f),
     "__doc__": lambda state, f: Constant(f.code.co_consts[0] if f.code.co_consts and isinstance(f.code.co_consts[0], str) else None),
 }
+
+
+def _annotations(state: State, value: FunctionValue) -> Value:
+    if value.real is not None:
+        return wrap(state, value.real.__annotations__, Attr(value.source, "__annotations__"))
+    if value.annotations is not None:
+        raise unsupported(state, "TW102", "__annotations__", "function")
+    return DictValue()
 
 
 def _read_method(state: State, value: MethodValue, name: str) -> Result:
@@ -475,6 +485,10 @@ READERS: dict[type, Callable[[State, Any, str], Result]] = {
 }
 
 
+PLAIN_SETTERS = (object.__setattr__, types.SimpleNamespace.__setattr__)
+PLAIN_DELETERS = (object.__delattr__, types.SimpleNamespace.__delattr__)
+
+
 def set_attribute(state: State, value: Value, name: str, new: Value) -> Result | None:
     """`value.name = new`. The Value of an Inline result means nothing."""
     match value:
@@ -482,7 +496,7 @@ def set_attribute(state: State, value: Value, name: str, new: Value) -> Result |
             return set_attribute(state, value.original, name, new)
         case ObjectValue():
             hook = state.type_lookup(value.cls, "__setattr__")
-            if hook is object.__setattr__ or hook is torch.nn.Module.__setattr__ and _is_plain_module_write(state, value, name, new):
+            if hook in PLAIN_SETTERS or hook is torch.nn.Module.__setattr__ and _is_plain_module_write(state, value, name, new):
                 return set_generic(state, value, name, new)
             if isinstance(hook, types.FunctionType):
                 setter = wrap(state, hook, class_attribute_source(value.cls, "__setattr__"), True)
@@ -497,9 +511,29 @@ def set_attribute(state: State, value: Value, name: str, new: Value) -> Result |
             return write_global(state, space, name, new)
         case TensorValue():
             return set_tensor_attribute(state, value, name, new)
+        case Constant() if isinstance(value.value, type):
+            return _set_class_attribute(state, value, name, new)
         case Constant() if type(value.value) in LEAVES or value.value is None:
             raise_as_python_does(state, lambda: setattr(value.value, name, None))
     raise unsupported(state, "TW106", f"attribute {name} of {type_value(state, value).value.__name__}")
+
+
+def _set_class_attribute(state: State, cls: Constant, name: str, new: Value) -> None:
+    """`cls.name = new` of plain data; functions, descriptors and special names change what instances do."""
+    meta = type(cls.value)
+    hook, on_meta = (next((base.__dict__[one] for base in meta.__mro__ if one in base.__dict__), None) for one in ("__setattr__", name))
+    if immutable(cls.value):
+        raise_as_python_does(state, lambda: type.__setattr__(cls.value, name, None))
+    is_data = isinstance(new, TensorValue | SizeValue | ListValue | DictValue | SetValue | TupleValue) or isinstance(new, Constant) and type(new.value) in PLAIN
+    if hook is not type.__setattr__ or is_data_descriptor(on_meta) or name.startswith("__") or not is_data:
+        raise unsupported(state, "TW106", f"attribute {name} of class {cls.value.__name__}")
+    key, old = (cls.value, name), state.class_writes.get((cls.value, name))
+    state.effects.remember(lambda: state.class_writes.pop(key) if old is None else state.class_writes.__setitem__(key, old))
+    state.class_writes[key] = Written(new)
+    record(state, "class_setattr", cls, Constant(name), new)
+
+
+PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
 
 
 def set_tensor_attribute(state: State, value: TensorValue, name: str, new: Value) -> None:
@@ -556,7 +590,9 @@ def set_slot(state: State, value: ObjectValue, name: str, new: Value) -> None:
 def delete_attribute(state: State, value: Value, name: str) -> Result | None:
     if isinstance(value, ObjectValue):
         hook = state.type_lookup(value.cls, "__delattr__")
-        if hook is object.__delattr__:
+        if hook in PLAIN_DELETERS and (found := state.type_lookup(value.cls, name)) is not MISSING and is_data_descriptor(found):
+            return _delete_described(state, value, found, name)
+        if hook in PLAIN_DELETERS:
             attributes = instance_dict(state, value)
             if attributes is None or read_key(state, attributes, name) is None:
                 _missing(state, value, name)
@@ -565,3 +601,16 @@ def delete_attribute(state: State, value: Value, name: str) -> Result | None:
         if isinstance(hook, types.FunctionType):
             return call(state, wrap(state, hook, class_attribute_source(value.cls, "__delattr__"), True), [value, Constant(name)], {})
     raise unsupported(state, "TW106", f"attribute {name}")
+
+
+def _delete_described(state: State, value: ObjectValue, found: Any, name: str) -> Result | None:
+    """`del value.name` by the data descriptor `found`."""
+    deleter = next((base.__dict__["__delete__"] for base in type(found).__mro__ if "__delete__" in base.__dict__), None)
+    if isinstance(found, property) and found.fdel is not None:
+        return call(state, wrap(state, found.fdel, Attr(class_attribute_source(value.cls, name), "fdel"), True), [value], {})
+    if isinstance(found, property):
+        raise_error(state, AttributeError, f"property '{name}' of '{value.cls.value.__name__}' object has no deleter")
+    if not isinstance(deleter, types.FunctionType):
+        raise unsupported(state, "TW106", f"attribute {name} of {value.cls.value.__name__}")
+    descriptor = wrap(state, found, _static_source(value.cls, name))
+    return call(state, wrap(state, deleter, Attr(descriptor.cls.source, "__delete__"), True), [descriptor, value], {})

@@ -72,6 +72,9 @@ def _call_function(state: State, function: FunctionValue, args: list[Value], kwa
         row = state.known.get(real) or marked_row(state, real)
         if row is not None:
             return _call_row(state, row, real, args, kwargs)
+        by_code = state.known.get(real.__code__)
+        if by_code is not None:
+            return by_code(state, function, args, kwargs)
         if is_torch_callable(real):
             result = call_torch(state, real, args, kwargs)
             if result is not None:

@@ -13,7 +13,7 @@ from thruway.capture.values.attribute import bind, class_attribute_source
 from thruway.capture.values.base import (
     NONE, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
 )
-from thruway.capture.values.call import call
+from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python, specialize
 from thruway.capture.values.errors import raise_error, raise_real
 from thruway.capture.values.iterate import items_of
@@ -50,6 +50,8 @@ def _tensor_item(state: State, value: TensorValue, key: Value) -> Value:
     view = selected(state, value, key)
     if view is not None:
         return view
+    if isinstance(key, ObjectValue) and state.type_lookup(key.cls, "__index__") is not MISSING:
+        key = Constant(_index(state, key))
     result = call_torch(state, operator.getitem, [value, key], {})
     if result is None:
         raise unsupported(state, "TW104", "subscript", "Tensor")
@@ -68,6 +70,8 @@ def _index(state: State, key: Value) -> int | slice:
                 return as_python(state, key)
             except NotConstant:
                 raise unsupported(state, "TW103", "a slice bound") from None
+        case ObjectValue() if isinstance(found := state.type_lookup(key.cls, "__index__"), types.FunctionType):
+            return _index(state, run_inline(state, call(state, bind(state, found, key, key.cls, "__index__"), [], {})))
         case ObjectValue(storage=Constant()):
             return _index(state, key.storage)
         case TensorValue():
@@ -120,6 +124,8 @@ def _has_user_class_getitem(cls: type) -> bool:
 
 
 def _constant_item(state: State, value: Constant, key: Value) -> Value:
+    if isinstance(key, ObjectValue) and isinstance(value.value, str | bytes | range):
+        key = Constant(_index(state, key))
     try:
         return from_python(state, value.value[as_python(state, key)])
     except NotConstant:

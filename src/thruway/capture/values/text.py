@@ -8,10 +8,10 @@ from typing import Any
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.attribute import class_attribute_source
-from thruway.capture.values.base import Constant, DictValue, ObjectValue, TupleValue, Value, ViewValue
+from thruway.capture.values.base import Constant, DictValue, ListValue, ObjectValue, TupleValue, Value, ViewValue
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python
-from thruway.capture.values.errors import raise_real
+from thruway.capture.values.errors import raise_error, raise_real
 from thruway.capture.values.mapping import complete
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
@@ -21,8 +21,17 @@ CONVERSIONS = {"s": str, "r": repr, "a": ascii}
 
 def format_value(state: State, value: Value, conversion: str | None, spec: str) -> Value:
     """`f"{value!conversion:spec}"`."""
+    own = state.type_lookup(value.cls, "__format__") if isinstance(value, ObjectValue) and conversion is None else None
+    if isinstance(own, types.FunctionType):
+        return run_inline(state, call(state, wrap(state, own, class_attribute_source(value.cls, "__format__"), True), [value, Constant(spec)], {}))
+    if own is object.__format__ and spec:
+        raise_error(state, TypeError, f"unsupported format string passed to {value.cls.value.__name__}.__format__")
     if isinstance(value, ObjectValue) and not isinstance(value.storage, Constant):
-        value = text_of(state, value, "__repr__" if conversion == "r" else "__str__")
+        if conversion == "a":
+            raise unsupported(state, "TW104", "ascii", python_type(value).__name__)
+        value, conversion = text_of(state, value, "__repr__" if conversion == "r" else "__str__"), None
+    if _holds_objects(value):
+        value, conversion = Constant(_composed(state, value)), None
     try:
         known = _known(state, value)
     except NotConstant:
@@ -43,11 +52,37 @@ def text_of(state: State, value: Value, slot: str) -> Value:
             return run_inline(state, call(state, wrap(state, found, class_attribute_source(value.cls, slot), True), [value], {}))
         if issubclass(value.cls.value, BaseException):
             return _exception_text(state, value, slot)
+    if _holds_objects(value):
+        return Constant(_composed(state, value))
     try:
         known = _known(state, value)
     except NotConstant:
         raise unsupported(state, "TW104", slot.strip("_"), python_type(value).__name__) from None
     return Constant(repr(known) if slot == "__repr__" else str(known))
+
+
+def _holds_objects(value: Value) -> bool:
+    """Whether it is a plain list, tuple or dict with objects in it, whose classes say how they are shown."""
+    if not isinstance(value, ListValue | TupleValue | DictValue) or value.cls not in (list, tuple, dict):
+        return False
+    parts = [part for pair in value.items.values() for part in pair] if isinstance(value, DictValue) else value.items
+    return any(isinstance(part, ObjectValue) or _holds_objects(part) for part in parts)
+
+
+def _composed(state: State, value: Value) -> str:
+    """repr() of a container, part by part."""
+    def shown(part: Value) -> str:
+        return as_python(state, text_of(state, part, "__repr__"))
+    match value:
+        case DictValue():
+            complete(state, value)
+            return "{" + ", ".join(f"{shown(key)}: {shown(one)}" for key, one in value.items.values()) + "}"
+        case TupleValue(items=(only,)):
+            return f"({shown(only)},)"
+        case TupleValue():
+            return f"({', '.join(map(shown, value.items))})"
+        case _:
+            return f"[{', '.join(map(shown, value.items))}]"
 
 
 def _known(state: State, value: Value) -> Any:
