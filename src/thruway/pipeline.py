@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import threading
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from types import CodeType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -54,6 +55,7 @@ from thruway.shapes.trace_tensor import meta_of
 
 ENTRY_BYTES = 64 << 10             # what an entry holds besides guards and kernels, roughly
 WAITS = 4                          # calls that run as they are because a later one can be captured better
+LOOKED_AT = 8                      # items of a container in which a tensor is looked for
 GPU_WARM_CALLS = 4                 # until a CUDA graph is recorded
 CPU_WARM_CALLS = 2                 # until weights are packed
 RAISES_IN_EAGER = frozenset({"TW107", "TW112", "TW302"})     # reasons that are errors of the user's own: running the function brings them up
@@ -387,11 +389,13 @@ class Below:
     """What the frame hook asks about a frame that has no entry, in code that runs below a break. Never raises: the frame is the user's."""
 
     CALLS, ENTRIES = 2, 8                # calls before a function is worth a capture; entries after which it is left alone
+    WITHOUT = 16                         # calls without a tensor in reach after which code is left alone
 
     def __init__(self) -> None:
         self.options = CompileOptions()
         self.is_installed = False
         self.calls: Counter[CodeType] = Counter()
+        self.without: Counter[CodeType] = Counter()
         self.frames: dict[CodeType, FrameBelow] = {}
 
     def watch(self, options: CompileOptions) -> bool:
@@ -422,6 +426,9 @@ class Below:
             return False
         if is_skipped_code(code) or is_skipped(function) or is_standard(function) or is_marked(function, DISABLED):
             return None
+        if not any(_holds_tensors(value, 2) for value in (*arguments, *(function.__closure__ or ()))):
+            self.without[code] += 1                              # most of Python is about something else
+            return None if self.without[code] > self.WITHOUT else False
         self.calls[code] += 1
         if self.calls[code] < self.CALLS:
             return False
@@ -434,7 +441,36 @@ class Below:
 
     def clear(self) -> None:
         self.calls.clear()
+        self.without.clear()
         self.frames.clear()
+
+
+def _holds_tensors(value: object, depth: int) -> bool:
+    """Whether a tensor or a module is in reach: the value, what it contains, or its attributes."""
+    if isinstance(value, torch.Tensor | torch.nn.Module):
+        return True
+    if not depth or isinstance(value, type | FunctionType | str | int | float):
+        return False
+    match value:
+        case list() | tuple():
+            inner: Iterable[object] = value[:LOOKED_AT]
+        case dict():
+            inner = itertools.islice(dict.values(value), LOOKED_AT)
+        case CellType():
+            inner = _content(value)
+        case MethodType():
+            inner = (value.__self__,)
+        case _:
+            held = getattr(type(value), "__dictoffset__", 0) and object.__getattribute__(value, "__dict__")
+            inner = itertools.islice(held.values(), LOOKED_AT) if type(held) is dict else ()
+    return any(_holds_tensors(one, depth - 1) for one in inner)
+
+
+def _content(cell: CellType) -> tuple[object, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:                                           # empty
+        return ()
 
 
 below = Below()
