@@ -94,7 +94,15 @@ def two_dims(x):
     return rows * 2, rows @ m.t(), rows.sum(0), rows.t().contiguous() + 1, m[i, j], m[m > 0], m[:, rows[0].numel() - 1], rows.view(-1)
 
 
-FUNCTIONS = (masked, places, chosen_again, uniques, counted, cut_and_joined, by_element, picked, written, listed, split, smaller, two_dims)
+def pasted(x):
+    k = x.argmax()
+    board = torch.zeros(4, 8)
+    board[1:3, k:] = x[k:] * 2
+    board[k % 4, : k + 1] = x[: k + 1]
+    return board + 1, x[k : k + 3].sum() + x[max(0, x.shape[0] - 3):].sum()
+
+
+FUNCTIONS = (masked, places, chosen_again, uniques, counted, cut_and_joined, by_element, picked, written, listed, split, smaller, two_dims, pasted)
 
 
 def same(a, b):
@@ -253,6 +261,13 @@ def test_where_python_must_know_it_breaks(function, backend):
     assert found["graph_breaks"] >= 1
     reason = thruway.pipeline.journal.of_kind("graph_break")[0].reason
     assert reason.code == "TW103" and reason.where.line > 0
+
+
+def test_the_greater_of_a_tensor_and_a_size():
+    def function(x):
+        return max(x[0], x.shape[0]), min(x.shape[0], x.sum()), max(x.shape[0], 7)
+
+    assert not check(function, "eager", [x for size in (8, 9, 10) for x in inputs(size)], dynamic=True)["eager"]
 
 
 def test_pieces_are_compiled():

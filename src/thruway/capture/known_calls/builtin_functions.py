@@ -58,8 +58,8 @@ def _extreme(symbol: str, function: Any):
             item_key = _keyed(state, key, item)
             if key is None and is_element(best) | is_element(item) and not _are_sizes(best, item):
                 best = best_key = _extreme_element(state, symbol, item, best)
-            elif key is None and (isinstance(best_key, SizeValue) and isinstance(item_key, SizeValue | Constant) or isinstance(item_key, SizeValue)):
-                best = best_key = size_operation(state, function if _is_float(best_key) or _is_float(item_key) else EXTREMES[function], best_key, item_key)
+            elif key is None and SizeValue in {type(best_key), type(item_key)} <= {SizeValue, Constant}:
+                best = best_key = size_operation(state, EXTREMES[function] if _is_whole(best_key) and _is_whole(item_key) else function, best_key, item_key)
             elif truth(state, run_inline(state, compare(state, symbol, item_key, best_key))):
                 best, best_key = item, item_key
         return best
@@ -68,12 +68,11 @@ def _extreme(symbol: str, function: Any):
 
 def _are_sizes(*values: Value) -> bool:
     """Whether they are integers, one of which is a size that depends on elements."""
-    whole = all(isinstance(getattr(one, "size", None), torch.SymInt) or type(getattr(one, "value", None)) is int for one in values)
-    return whole and any(isinstance(one, SizeValue) and isinstance(one.size.node, SizeNode) and one.size.node.is_free for one in values)
+    return all(map(_is_whole, values)) and any(isinstance(one, SizeValue) and isinstance(one.size.node, SizeNode) and one.size.node.is_free for one in values)
 
 
-def _is_float(value: Value) -> bool:
-    return isinstance(getattr(value, "size", None), torch.SymFloat) or isinstance(getattr(value, "value", None), float)
+def _is_whole(value: Value) -> bool:
+    return isinstance(getattr(value, "size", None), torch.SymInt) or type(getattr(value, "value", None)) is int
 
 
 EXTREMES = {min: torch.sym_min, max: torch.sym_max}

@@ -8,7 +8,7 @@ from thruway.capture.state import State
 from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch
 from thruway.capture.values.base import NONE, Constant, SizeValue, SliceValue, TensorValue, TupleValue, Value
 from thruway.shapes.floats import IntElementNode, element
-from thruway.shapes.symbolic import SizeNode
+from thruway.shapes.symbolic import SizeNode, as_node
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 EVERYTHING = SliceValue(NONE, NONE, NONE)
@@ -16,7 +16,7 @@ EVERYTHING = SliceValue(NONE, NONE, NONE)
 
 def selected(state: State, value: TensorValue, key: Value) -> TensorValue | None:
     """`value[key]` as a view, where `key` is made of integers, some of which depend on elements, slices, None and `...`; else None."""
-    parts = key.items if isinstance(key, TupleValue) else (key,)
+    parts = _parts(key)
     if not any(map(_is_number, parts)) or not all(map(_is_basic, parts)):
         return None
     rank, result_dim = value.trace.dim(), 0
@@ -33,6 +33,32 @@ def selected(state: State, value: TensorValue, key: Value) -> TensorValue | None
     for dim, part in reversed(places):
         value = call_torch(state, torch.Tensor.select, [value, Constant(dim), _number(state, part)], {})
     return value
+
+
+def is_free_copy(value: TensorValue, key: Value, new: Value) -> bool:
+    """Whether `value[key] = new` is a copy into a view, of sizes that torch's own indexing would have to know."""
+    if not isinstance(new, TensorValue) or not all(map(_is_basic, _parts(key))):
+        return False
+    return any(isinstance(size, torch.SymInt) and as_node(size).is_free for size in new.trace.shape)
+
+
+def _parts(key: Value) -> tuple[Value, ...]:
+    return key.items if isinstance(key, TupleValue) and key.cls is tuple else (key,)
+
+
+def with_numbers(state: State, key: Value) -> Value:
+    """The subscript with numbers for tensors that bound its slices."""
+    match key:
+        case SliceValue() if any(map(_is_bound, (key.start, key.stop, key.step))):
+            return SliceValue(*(_number(state, part) if _is_bound(part) else part for part in (key.start, key.stop, key.step)))
+        case TupleValue():
+            return TupleValue(tuple(with_numbers(state, part) if isinstance(part, SliceValue) else part for part in key.items))
+        case _:
+            return key
+
+
+def _is_bound(part: Value) -> bool:
+    return isinstance(part, TensorValue) and _is_number(part)
 
 
 def read_number(state: State, tensor: TensorValue, is_float: bool) -> SizeValue:

@@ -6,6 +6,8 @@ import operator
 import types
 from typing import NoReturn
 
+import torch
+
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import NotTensorArguments, add_node, call_torch, run_trace, to_trace
@@ -20,7 +22,7 @@ from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import delete_key, read_key, write_key
 from thruway.capture.values.mutate import replace_items
-from thruway.capture.values.number_index import selected
+from thruway.capture.values.number_index import is_free_copy, selected, with_numbers
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
@@ -47,6 +49,7 @@ def get_item(state: State, value: Value, key: Value) -> Result:
 
 
 def _tensor_item(state: State, value: TensorValue, key: Value) -> Value:
+    key = with_numbers(state, key)
     view = selected(state, value, key)
     if view is not None:
         return view
@@ -179,9 +182,15 @@ IMMUTABLE = (int, float, complex, bool, str, bytes, range, type(None), set, froz
 
 
 def _set_tensor_item(state: State, value: TensorValue, key: Value, new: Value) -> None:
+    key = with_numbers(state, key)
     view = selected(state, value, key)
     if view is not None:
         value, key = view, Constant(Ellipsis)
+    if is_free_copy(value, key, new):
+        view = call_torch(state, operator.getitem, [value, key], {})
+        if new.trace.dim() <= view.trace.dim():
+            call_torch(state, torch.Tensor.copy_, [view, new], {})
+            return
     try:
         run_trace(state, operator.setitem, [value.trace, to_trace(key), to_trace(new)], {})
     except NotTensorArguments:

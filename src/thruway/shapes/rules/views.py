@@ -115,7 +115,9 @@ def _expand(x: TensorMeta, shape: Sequence[SizeLike], *, implicit: bool = False)
             stride = strides[-1] * sizes[-1] if strides else 1
         if equals(size, -1):
             size = old
-        if not equals(old, size) and old != size:
+        if not equals(old, size) and not equals(old, 1) and (is_free(old) or is_free(size)):
+            stride = (old if is_free(old) else size).fresh(("expanded", old, size, stride))          # 0, or as it is
+        elif not equals(old, size) and old != size:
             require(old == 1, f"expand of {x.sizes} to {tuple(shape)}")
             stride = 0
         sizes.append(size)
