@@ -24,7 +24,7 @@ from thruway.schedule.depend import root
 from thruway.schedule.memory import byte_size
 from thruway.schedule.phases import phase_values
 from thruway.schedule.plan import Placement, Plan
-from thruway.schedule.rewrite import loads, rewrite
+from thruway.schedule.rewrite import is_size, loads, rewrite, weigh
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,16 @@ def _elements(buffer: Buffer) -> int:
 
 
 def _floor_bytes(kernel: Kernel, buffers: Mapping[str, Buffer]) -> int | None:
-    """Each buffer read and each written once."""
-    names = {root(name, buffers) for name in kernel.reads}, {root(name, buffers) for name in kernel.writes}
-    counts = [sizes.mul(sizes.product(buffers[name].sizes), ITEMSIZE[buffers[name].dtype]) for group in names for name in group]
+    """Each buffer read and each written once; of one that is read at computed places alone no more than there are points."""
+    values = [value for phase in kernel.phases for value in phase_values(phase)]
+    whole = {root(x.buffer, buffers) for x in loads(*values) if all(map(is_size, x.index)) and x.buffer in buffers}
+    points = sizes.mul(sizes.product(a.extent for a in kernel.outer), max((weigh(sizes.product(a.extent for a in p.inner)) for p in kernel.phases), default=1))
+    counts = []
+    for names, is_read in ((kernel.reads, True), (kernel.writes, False)):
+        for name in {root(each, buffers) for each in names}:
+            count = sizes.product(buffers[name].sizes)
+            count = sizes.minimum(count, points) if is_read and name not in whole else count
+            counts.append(sizes.mul(count, ITEMSIZE[buffers[name].dtype]))
     known = [count for count in counts if isinstance(count, int)]
     return sum(known) if len(known) == len(counts) else None
 

@@ -7,13 +7,13 @@ temporary, a second one the temporary. Operators that do not depend on the order
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from thruway.core import sizes
 from thruway.core.sizes import SizeLike, Symbol
 from thruway.loops.ir import Axis, Buffer, Compute, Condition, Expr, Literal, Load, Node, Program, Reduce, Within
-from thruway.schedule.rewrite import is_size, map_expressions, rewrite, walk
+from thruway.schedule.rewrite import is_size, map_expressions, rewrite, walk, weigh
 
 PROGRAMS = 528                    # about four for each multiprocessor of a large GPU
 FEW = 132                         # programs up to which cutting is worth another step
@@ -58,10 +58,11 @@ def _cut(node: Compute, buffers: dict[str, Buffer]) -> list[Node]:
 
 def _is_long(x: Reduce, outer: tuple[Axis, ...]) -> bool:
     points, row = (sizes.product(a.extent for a in axes) for axes in (outer, x.axes))
-    known = type(points) is int and type(row) is int
+    if type(points) is not int or type(row) is not int:
+        return False
     alone = not any(isinstance(part, Reduce) for part in walk(x.x))
     few, long = (FEW * ABREAST, LONG_ACROSS) if _stands_across(x, outer) else (FEW, LONG)
-    return known and alone and 0 < points <= few and row >= long and (x.op in IDENTITIES or x.op in EXTREMES)
+    return alone and 0 < points <= few and row >= long and (x.op in IDENTITIES or x.op in EXTREMES)
 
 
 def _stands_across(x: Reduce, outer: tuple[Axis, ...]) -> bool:
@@ -70,22 +71,23 @@ def _stands_across(x: Reduce, outer: tuple[Axis, ...]) -> bool:
     return bool(outer) and outer[-1].extent != 1 and bool(lasts) and all(last == outer[-1].index for last in lasts)
 
 
-def _parts(x: Reduce, outer: tuple[Axis, ...]):
+def _parts(x: Reduce, outer: tuple[Axis, ...]) -> tuple[Callable[[Axis], Reduce], int]:
     """(axis of the parts → the reduction of one part, number of parts)."""
-    longest = max(x.axes, key=lambda a: a.extent)
-    points, row = sizes.product(a.extent for a in outer), sizes.product(a.extent for a in x.axes)
+    longest = max(x.axes, key=lambda a: weigh(a.extent))
+    extent = weigh(longest.extent)
+    points, row = (weigh(sizes.product(a.extent for a in axes)) for axes in (outer, x.axes))
     across = _stands_across(x, outer)
     programs, least = (PROGRAMS * ABREAST, LEAST_PART_ACROSS) if across else (PROGRAMS, LEAST_PART)
-    wanted = max(2, min(longest.extent, programs // points, row // least))
-    length = -(-longest.extent // wanted)
-    count = -(-longest.extent // length)
+    wanted = max(2, min(extent, programs // points, row // least))
+    length = -(-extent // wanted)
+    count = -(-extent // length)
     short = replace(longest, extent=length)
 
     def inner(part: Axis) -> Reduce:
         place = sizes.add(sizes.mul(part.index, length), longest.index)
         value = rewrite(x.x, lambda size: _substituted(size, longest, place))
-        if length * count != longest.extent:
-            value = Within((Condition(place, longest.extent),), value, Literal(_identity(x), value.dtype), value.dtype)
+        if length * count != extent:
+            value = Within((Condition(place, extent),), value, Literal(_identity(x), value.dtype), value.dtype)
         return Reduce(x.op, tuple(short if a is longest else a for a in x.axes), value, x.dtype)
 
     return inner, count
