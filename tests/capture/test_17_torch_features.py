@@ -815,3 +815,25 @@ def test_a_weak_reference_is_looked_at_again():
 @torch.no_grad()
 def test_recurrent_layers_look_at_their_weak_references():
     check(lambda x: LSTM(x[None] + 1)[0] * 2, X, graphs=1)
+
+
+def test_transforms_with_parameters_from_outside_and_sizes_that_change():
+    def loss(p, a, k):
+        return torch.func.functional_call(LINEAR, p, a).pow(2).sum() * k.shape[0]
+
+    def per_sample(p, x):
+        return torch.vmap(torch.func.grad(loss), in_dims=(None, 0, None))(p, x * 1, x)["bias"] + x.sum()
+    parameters = {name: one.detach() for name, one in LINEAR.named_parameters()}
+    backend = Graphs()
+    for compiled in (thruway.compile(per_sample, backend=backend), thruway.compile(per_sample)):
+        for size in (4, 4, 6, 7, 9):
+            x = torch.randn(size, 8)
+            with torch.no_grad():
+                alike(per_sample(parameters, x), compiled(parameters, x), 1e-3)
+
+
+def test_gradients_reach_what_a_transformed_function_closes_over():
+    def closing(x):
+        scale = x.sum()
+        return torch.func.grad(lambda v: (v * v * scale).sum())(x.detach() + 1)
+    alike(gradients(closing, X.clone().requires_grad_()), gradients(thruway.compile(closing), X.clone().requires_grad_()))

@@ -27,9 +27,11 @@ from thruway.capture.values.base import CellValue, Constant, DictValue, ListValu
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.effect import MUTABLE, children, mark_exposed
+from thruway.capture.values.mapping import complete
 from thruway.capture.wrap import function_cells
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.nodes import make_node
+from thruway.shapes.symbolic import bare_meta, symint
 from thruway.shapes.trace_tensor import from_meta, meta_of
 
 Args = list[Value]
@@ -105,6 +107,8 @@ def _apply(state: State, target: Callable[..., Any], function: Value, options: d
     name = f"torch.func.{target.__name__.strip('_').removesuffix('_of')}"
     try:
         known = {key: as_python(state, one) for key, one in options.items()}
+        for one in (*args, *kwargs.values()):
+            _read_whole(state, one)
         outer = [to_trace(TupleValue(tuple(args))), {key: to_trace(one) for key, one in kwargs.items()}]
         inner, grad = _what_the_function_gets(state, name, functools.partial(target, **known), outer)
         module, lifted, structure = _capture_function(state, name, function, inner, grad)
@@ -112,10 +116,22 @@ def _apply(state: State, target: Callable[..., Any], function: Value, options: d
     except (NotConstant, NotTensorArguments):
         raise unsupported(state, "TW101", name) from None
     transformed = _transformed(functools.partial(target, **known), module, structure, name)
-    result = run_trace(state, transformed, [*outer, tuple(one.meta["example_value"] for one in lifted)], {})
+    result = run_trace(state, transformed, [*outer, tuple(_at_trace(state, one) for one in lifted)], {})
     node = make_node(state.graph, "call_function", transformed, nodes)
     node.meta["line"] = state.where()
     return result_value(state, node, result)
+
+
+def _read_whole(state: State, value: Value) -> None:
+    """Dicts found outside are read key by key: here all of them count."""
+    match value:
+        case DictValue():
+            complete(state, value)
+            for _, one in value.items.values():
+                _read_whole(state, one)
+        case ListValue() | TupleValue():
+            for one in value.items:
+                _read_whole(state, one)
 
 
 def _what_the_function_gets(state: State, name: str, transform: Callable[..., Any], outer: list) -> tuple[tuple, bool]:
@@ -141,10 +157,7 @@ def _leaves(value: Any, tensors: list[torch.Tensor]) -> Any:
     """`value` with a Leaf for each tensor, which goes to `tensors`."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
-        meta = meta_of(value)
-        if not all(type(size) is int for size in (*meta.sizes, *meta.strides)):
-            raise NotTensorArguments
-        return Leaf(len(tensors) - 1, meta)
+        return Leaf(len(tensors) - 1, bare_meta(meta_of(value)))
     return _mapped(value, lambda one: _leaves(one, tensors))
 
 
@@ -236,14 +249,24 @@ def _extracted(state: State, first: Node, stand_ins: list[Node], outputs: Any) -
     structure = _output_leaves(outputs, tensors)
     lifted = list(dict.fromkeys(one for node in inside for one in node.all_input_nodes if one not in own))
     lifted += [one for one in dict.fromkeys(tensors) if one not in own and one not in lifted]
-    if not all(isinstance(one.meta.get("example_value"), torch.Tensor) for one in lifted):
-        raise NotTensorArguments
+    for one in lifted:
+        _at_trace(state, one)
     made = {one: graph.placeholder(f"argument_{i}") for i, one in enumerate((*stand_ins, *lifted))}
     for node in inside:
         if node not in made:
             made[node] = graph.node_copy(node, made.__getitem__)
     graph.output(tuple(made[one] for one in tensors))
     return _LazyGraphModule(torch.nn.Module(), graph), lifted, structure
+
+
+def _at_trace(state: State, node: Node) -> Any:
+    """What stands for the node's value while torch runs over metadata: a tensor or a size."""
+    if isinstance(node.meta.get("example_value"), torch.Tensor):
+        return node.meta["example_value"]
+    size = next((size for size, known in state.size_nodes.items() if known is node), None)
+    if size is None:
+        raise NotTensorArguments
+    return symint(size, state.facts)
 
 
 def _output_leaves(value: Any, tensors: list[Node]) -> Any:
