@@ -271,7 +271,9 @@ class CompiledFunction:
             graph = self._by_callable(self.options.backend, captured, arguments)
         else:
             graph = None
-            if self.options.backend == "thruway" and not wants_gradient(captured) and not sets_modes(captured.graph.graph, DTYPES):
+            if captured.overlap:
+                journal.add("eager", self.name, "the captured graph runs by torch's operators", reason=captured.overlap)
+            elif self.options.backend == "thruway" and not wants_gradient(captured) and not sets_modes(captured.graph.graph, DTYPES):
                 graph = self._thruway(captured, settings)
                 if graph is None and any(is_symbolic(each.meta) for each in captured.inputs):
                     raise _TooDynamic("the compiler wants fixed sizes for this graph")

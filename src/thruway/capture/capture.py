@@ -174,19 +174,22 @@ def _keeps_statistics(op: Any) -> bool:
     return [a.name for a in op._schema.arguments[3:5]] == ["running_mean", "running_var"]
 
 
-def _guard_overlap(state: State) -> None:
-    """What is written shares no memory with another input: metadata would not show it."""
+def _guard_overlap(state: State) -> BreakReason | None:
+    """What is written shares no memory with another input: metadata would not show it. The reason where it does: torch's operators,
+    one after the other, then do what eager does."""
     for one in state.inputs:
         if isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written:
             for other in state.inputs:
-                if other is not one and isinstance(other.value, TensorValue):
-                    _guard_apart(state, one.value, other.value)
+                if other is not one and isinstance(other.value, TensorValue) and not _guard_apart(state, one.value, other.value):
+                    return unsupported(state, "TW117", show(one.value.source), show(other.value.source)).reason
+    return None
 
 
-def _guard_apart(state: State, written: TensorValue, other: TensorValue) -> None:
+def _guard_apart(state: State, written: TensorValue, other: TensorValue) -> bool:
     if written.real.untyped_storage().data_ptr() == other.real.untyped_storage().data_ptr() and written.real.numel() and other.real.numel():
-        raise unsupported(state, "TW117", show(written.source), show(other.source))
+        return False
     state.guard("no_overlap", written.source, other.source)
+    return True
 
 
 def first_frame(state: State, function: types.FunctionType, arguments: Sequence[Any]) -> Frame:
@@ -217,7 +220,7 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     for node in state.facts.used:
         node.meta["opaque"] = True
     _guard_facts(state)
-    _guard_overlap(state)
+    overlap = _guard_overlap(state)
     kept_inputs = []
     for one in state.inputs:
         if one.node.users:
@@ -229,7 +232,7 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     module = _LazyGraphModule(torch.nn.Module(), graph) if has_calls or outputs else None
     guards = GuardSet(modes, tuple(state.guards.values()))
     return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept), reasons, state.facts.as_known(),
-                    state.hides_compiling)
+                    state.hides_compiling, overlap)
 
 
 def _graph_input(state: State, one: Input) -> GraphInput:

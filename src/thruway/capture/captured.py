@@ -35,7 +35,8 @@ class Captured:
     it is None the return value is the graph's only output (`single_output`) or the tuple of them. With neither graph nor `finish` the
     function itself runs: its code raises.
     `kept` are objects that the entry must keep alive (`Made` sources index it). `break_reasons` say what is not in the graph, `facts` what the
-    guards say of symbolic sizes. `hides_compiling`: the code heard that it is not being compiled, and its continuations must, too."""
+    guards say of symbolic sizes. `hides_compiling`: the code heard that it is not being compiled, and its continuations must, too.
+    `overlap`: an input that is written shares memory with another, so that calls may not be reordered; none of them was left out."""
 
     name: str
     graph: GraphModule | None
@@ -47,6 +48,7 @@ class Captured:
     break_reasons: tuple[BreakReason, ...] = ()
     facts: Facts = field(default_factory=Facts)
     hides_compiling: bool = False
+    overlap: BreakReason | None = None
 
     @property
     def forward(self) -> Callable[..., tuple[object, ...]]:

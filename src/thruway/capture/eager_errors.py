@@ -73,13 +73,13 @@ def _number(value: torch.SymInt | torch.SymFloat) -> int | float:
 
 
 def _tensor(trace: TraceTensor, fill: int) -> torch.Tensor:
-    sizes, strides = [int(n) for n in trace.shape], [int(n) for n in trace.stride()]
+    sizes, strides, offset = [int(n) for n in trace.shape], [int(n) for n in trace.stride()], int(trace.storage_offset())
     dtype = torch_dtype(trace._meta.dtype)
     extent = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides)) if all(sizes) else 0
-    if trace.device.type != "cpu" or extent * dtype.itemsize > LARGEST:
+    if trace.device.type != "cpu" or (extent + offset) * dtype.itemsize > LARGEST:
         raise _NoStandIn
     with torch.no_grad():
-        made = torch.empty_strided(sizes, strides, dtype=dtype)
+        made = torch.empty(offset + extent, dtype=dtype).as_strided(sizes, strides, offset) if offset else torch.empty_strided(sizes, strides, dtype=dtype)
         made.untyped_storage().fill_(fill)
     if trace.requires_grad:
         made.requires_grad_()

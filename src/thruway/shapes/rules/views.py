@@ -294,9 +294,18 @@ def _view_as_complex(x: TensorMeta) -> TensorMeta:
 
 def _view_dtype(x: TensorMeta, dtype: object) -> TensorMeta:
     name = dtype_name(dtype)
-    if ITEMSIZE[name] != ITEMSIZE[x.dtype]:
-        refuse(f"view of {x.dtype} as {name}: the element sizes differ")
-    return replace(x, dtype=name, requires_grad=False)
+    old, new = ITEMSIZE[x.dtype], ITEMSIZE[name]
+    if old == new:
+        return replace(x, dtype=name, requires_grad=False)
+    require(bool(x.sizes) and x.strides[-1] == 1, f"view of {x.dtype} as {name}: elements of another size are no adjacent ones")
+    if old > new:
+        by = old // new
+        return replace(x, sizes=(*x.sizes[:-1], x.sizes[-1] * by), strides=(*(s * by for s in x.strides[:-1]), 1), offset=x.offset * by, dtype=name,
+                       requires_grad=False)
+    by = new // old
+    require(all(n % by == 0 for n in (x.sizes[-1], x.offset, *x.strides[:-1])), f"view of {x.dtype} as {name}: sizes, strides or offset do not fit")
+    return replace(x, sizes=(*x.sizes[:-1], x.sizes[-1] // by), strides=(*(s // by for s in x.strides[:-1]), 1), offset=x.offset // by, dtype=name,
+                   requires_grad=False)
 
 
 def _unsafe_view(x: TensorMeta, shape: Sequence[SizeLike]) -> TensorMeta:
