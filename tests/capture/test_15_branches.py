@@ -182,6 +182,41 @@ def closure(x):
     return use(), n
 
 
+class Running:
+    def __init__(self, total):
+        self.total, self.seen = total, {"count": 0.0}
+
+
+def older_containers(x):
+    found, table, running = [x], {"a": x + 1}, Running(x * 0)
+    for row in x:
+        if row.sum() > 0:
+            found.append(row * 2)
+            table["b"] = row
+            running.total = running.total + row
+            running.seen["count"] = 1.0
+        else:
+            found.append(row - 1)
+            table["b"] = -row
+            running.total, running.seen["count"] = running.total - 1, 0.5
+            table["a"] = table["a"] + 1
+    return found, table, running.total, running.seen
+
+
+def filled_in_nested_sides(x):
+    parts = []
+    if x.sum() > 0:
+        parts.append(x + 1)
+        if x.max() > 2:
+            parts.append(x * 2)
+            parts[0] = x
+        else:
+            parts.extend([x * 3])
+    else:
+        parts += [x, x.sin()]
+    return parts
+
+
 def dropout_on_one_side(x):
     if x.sum() > 0:
         y = F.dropout(x, 0.5)
@@ -274,7 +309,7 @@ def write_in_a_side_to_its_own(x):
 
 ONE_GRAPH = [
     if_else, expression, early_returns, number_from_tensor, only_if, gives_its_argument, either_of_two_results, written_afterwards, containers, objects,
-    extremes_of_numbers, integers, truths, chain, exchanged, nested, in_a_loop, in_an_inlined_function, in_a_comprehension, made_inside, closure, dropout_on_one_side,
+    extremes_of_numbers, integers, truths, chain, exchanged, nested, in_a_loop, in_an_inlined_function, in_a_comprehension, made_inside, closure, older_containers, filled_in_nested_sides, dropout_on_one_side,
     products, index_that_one_side_lacks, no_gradient_on_one_side, clipped, asserts, handles_its_own, classified, same_on_both, sizes_from_elements,
     rows_of_a_slice, write_in_a_side_to_its_own,
 ]

@@ -22,10 +22,12 @@ from thruway.capture.locals import LazyLocals
 from thruway.capture.selectable import is_cheap
 from thruway.capture.state import Frame, Inline, Return, State, UserRaise, Yield
 from thruway.capture.tensors import call_torch, result_value, tensor_node
-from thruway.capture.values.base import Constant, TensorValue, Value, new_age
+from thruway.capture.values.base import CellValue, Constant, DictValue, ListValue, SetValue, TensorValue, Value, new_age
 from thruway.capture.values.merge import Merge, Pair, refused
-from thruway.capture.values.mutate import write_cell
+from thruway.capture.values.mapping import remember_items
+from thruway.capture.values.mutate import replace_items, write_cell
 from thruway.capture.values.numbers import WIDE, choose_number, kind_of_number, learn, number_tensor, number_value
+from thruway.capture.values.older import Kept, keep, put_back
 from thruway.core.errors import Unsupported
 from thruway.frame.modes import present
 from thruway.shapes.meta import TensorMeta
@@ -41,13 +43,13 @@ JOINED = Constant("the sides join here")
 
 @dataclass(slots=True)
 class Side:
-    """One side as it was tried. `oldest`: the age from which on values are its own; `fresh`: storages that it made; `cells`: older cells
-    that it wrote, and what was in them; `unselectable`: why it must not run for nothing."""
+    """One side as it was tried. `oldest`: the age from which on values are its own; `fresh`: storages that it made; `changed`: older objects
+    that it changed, and what they held before; `left`: what it left in them; `unselectable`: why it must not run for nothing."""
 
     oldest: int
     frame: Frame
-    cells: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
-    left: dict[Any, Any] = field(default_factory=dict)
+    changed: dict[Value, Kept] = field(default_factory=dict)
+    left: dict[Value, Kept] = field(default_factory=dict)
     fresh: dict[int, torch.Tensor] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     cost: int = 0
@@ -139,9 +141,10 @@ class _Branch:
         if present() != modes or state.strict != start.strict or state.devices != start.devices:
             raise refused("a side of the branch changes a mode")
         side.nodes = start.nodes()
-        for cell, (content, real) in side.cells.items():
-            side.left[cell] = cell.content
-            cell.content, cell.real = content, real
+        for target, kept in side.changed.items():
+            side.left[target] = keep(target)
+            put_back(target, kept)
+        del state.effects.undo[start.effects[1]:]
         return side
 
     def _expect(self, wanted: bool) -> None:
@@ -166,10 +169,11 @@ class _Branch:
 
     def _walk(self, merge: Merge, one: Side, other: Side) -> Any:
         """Merges everything that the rest can see; what is given back puts it into the frame."""
-        cells = {cell: _content(merge, *(side.left.get(cell, cell.content) for side in (one, other))) for cell in {**one.left, **other.left}}
+        changed = {target: _content(merge, target, *(side.left.get(target) or keep(target) for side in (one, other)))
+                   for target in {**one.left, **other.left}}
         if one.result is not JOINED:
             result = merge.merge(one.result, other.result)
-            return lambda branch: branch._finish(cells, Return(result))
+            return lambda branch: branch._finish(changed, Return(result))
         a, b = one.frame, other.frame
         if len(a.stack) != len(b.stack) or a.handled != b.handled or a.left != b.left or a.cells != b.cells:
             raise refused("the sides of the branch end in different states")
@@ -180,12 +184,19 @@ class _Branch:
             frame = branch.frame
             frame.stack, frame.pc, frame.handled, frame.left = stack, branch.join, a.handled, a.left
             _set_locals(frame, variables, a, b)
-            branch._finish(cells, None)
+            branch._finish(changed, None)
         return put
 
-    def _finish(self, cells: dict[Any, Value | None], outcome: Return | None) -> Return | None:
-        for cell, content in cells.items():
-            write_cell(self.state, cell, content)
+    def _finish(self, changed: dict[Value, Any], outcome: Return | None) -> Return | None:
+        for target, content in changed.items():
+            match target:
+                case CellValue():
+                    write_cell(self.state, target, content)
+                case ListValue():
+                    replace_items(self.state, target, content)
+                case DictValue() | SetValue():
+                    remember_items(self.state, target)
+                    target.items = content
         return outcome
 
     # -- the graph -------------------------------------------------------------------------------------------------------------------
@@ -289,13 +300,25 @@ class _Branch:
         return made if made.stride() == trace.stride() else trace
 
 
-def _content(merge: Merge, one: Value | None, other: Value | None) -> Value | None:
-    """What a cell holds behind the branch; None where it is empty."""
-    if one is None or other is None:
-        if one is not other:
-            raise refused("only one side of the branch binds a variable of a closure")
-        return None
-    return merge.merge(one, other)
+def _content(merge: Merge, target: Value, one: Kept, other: Kept) -> Any:
+    """What an older object holds behind the branch."""
+    if isinstance(target, CellValue):
+        a, b = one[0], other[0]
+        if a is None or b is None:
+            if a is not b:
+                raise refused("only one side of the branch binds a variable of a closure")
+            return None
+        return merge.merge(a, b)
+    a, b = one[1], other[1]
+    if len(a) != len(b) or not isinstance(target, ListValue) and list(a) != list(b):
+        raise refused("the sides of the branch leave different numbers of items, or different keys, in a container")
+    match target:
+        case ListValue():
+            return list(map(merge.merge, a, b))
+        case DictValue():
+            return {key: (pair[0], merge.merge(pair[1], b[key][1])) for key, pair in a.items()}
+        case _:
+            return a
 
 
 def _is_handled(state: State) -> bool:

@@ -10,6 +10,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.base import Constant, DictValue, InstanceDict, TupleValue, Value
 from thruway.capture.values.effect import record
+from thruway.capture.values.older import age_to_change
 
 PLAIN_KEYS = (str, int, float, bool, bytes, type(None), type)
 
@@ -103,12 +104,12 @@ def _remember_key(state: State, mapping: DictValue, key: Any) -> None:
             del items[key]
         else:
             items[key] = old
-    state.effects.remember(undo, mapping.age)
+    state.effects.remember(undo, age_to_change(state, mapping))
 
 
 def remember_items(state: State, container: Any) -> None:
     """Undo restores `container.items` (and a dict's removed keys) as they are now."""
-    state.effects.remember(_restorer(container), container.age)
+    state.effects.remember(_restorer(container), age_to_change(state, container))
 
 
 def _restorer(container: Any) -> Callable[[], None]:

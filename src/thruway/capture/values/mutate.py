@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from thruway.capture.effects import ALWAYS
 from thruway.capture.state import State
 from thruway.capture.values.base import CellValue, ListValue, SetValue, UnreadList, Value, in_set_order
 from thruway.capture.values.effect import record
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import remember_items
+from thruway.capture.values.older import age_to_change
 
 
 def append_item(state: State, target: ListValue, value: Value) -> None:
     if not isinstance(target, UnreadList):
         items = target.items
-        state.effects.remember(items.pop, target.age)
+        state.effects.remember(items.pop, age_to_change(state, target))
         items.append(value)
     if target.exposed:
         record(state, "append", target, value)
@@ -29,7 +29,7 @@ def replace_items(state: State, target: ListValue, items: list[Value]) -> None:
 
     def undo() -> None:
         target.items = old
-    state.effects.remember(undo, target.age)
+    state.effects.remember(undo, age_to_change(state, target))
     target.items = items
     if target.exposed:
         record(state, "replace", target, *items)
@@ -56,21 +56,13 @@ def remove_member(state: State, target: SetValue, value: Value) -> None:
         record(state, "discard", target, value)
 
 
-def cell_waits(state: State, cell: CellValue) -> bool:
-    """Whether a side of a branch may write the older cell: what each side leaves there is merged like a local."""
-    if not state.sides or cell.exposed or cell.age >= state.effects.oldest:
-        return False
-    state.sides[-1].cells.setdefault(cell, (cell.content, cell.real))
-    return True
-
-
 def write_cell(state: State, cell: CellValue, value: Value | None) -> None:
     """`value` None empties the cell: what the real one holds is then not its content any more."""
     old = cell.content, cell.real
 
     def undo() -> None:
         cell.content, cell.real = old
-    state.effects.remember(undo, ALWAYS if cell_waits(state, cell) else cell.age)
+    state.effects.remember(undo, age_to_change(state, cell))
     cell.content = value
     if value is None:
         cell.real = None
