@@ -145,6 +145,8 @@ class CompiledFunction:
             for record in self.entries:                          # another thread compiled since this one looked
                 if explain_miss(record, self.function, args, kwargs) is None:
                     return record.entry
+            if not self.continuations.may_capture():
+                return None
             self._note_recompile(args, kwargs)
             self._note_changes(arguments)
             try:
@@ -357,6 +359,7 @@ class FrameBelow(CompiledFunction):
 
     def __init__(self, function: FunctionType, options: CompileOptions):
         super().__init__(function, options)
+        self.continuations.left = Below.CAPTURES
         self.entries = Entries(hook.CodeTarget(function.__code__), ambient.current().entry_limit_mb << 20)
 
     def entry_for(self, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
@@ -367,6 +370,8 @@ class FrameBelow(CompiledFunction):
             for record in self.entries:
                 if record.guards.state == now and record.entry.guards.check(function, arguments) is not None:
                     return record.entry
+            if not self.continuations.may_capture():
+                raise _NotWorth(BreakReason("TW132", f"{Below.CAPTURES} captures did not settle it"))
             self._note_changes(arguments)
             with collector_paused():
                 record = self.compile_frame(arguments)
@@ -391,6 +396,7 @@ class Below:
     """What the frame hook asks about a frame that has no entry, in code that runs below a break. Never raises: the frame is the user's."""
 
     CALLS, ENTRIES = 2, 8                # calls before a function is worth a capture; entries after which it is left alone
+    CAPTURES = 24                        # of a function and its continuations after which new calls run plain
     WITHOUT = 16                         # calls without a tensor in reach after which code is left alone
 
     def __init__(self) -> None:
@@ -483,8 +489,14 @@ class Continuations:
 
     def __init__(self, options: CompileOptions, make: Callable[..., CompiledFunction] | None = None):
         self.options, self.make = options, make or CompiledFunction
+        self.left: int | None = None                             # captures that the family may still make; None: any number
         self.hides_compiling = False                             # what code of this family hears that asks whether it is being compiled
         self.made: dict[tuple[Any, ...], Any] = {}
+
+    def may_capture(self) -> bool:
+        if self.left is not None:
+            self.left -= 1
+        return self.left is None or self.left >= 0
 
     def __call__(self, function: FunctionType) -> Any:
         key = (function.__code__, id(function.__globals__), *map(id, function.__closure__ or ()))
