@@ -30,7 +30,7 @@ def split_long_reductions(program: Program) -> Program:
     buffers = dict(program.buffers)
     nodes: list[Node] = []
     for node in program.nodes:
-        if isinstance(node, Compute):
+        if isinstance(node, Compute) and any(isinstance(x, Reduce) and _is_long(x, node.axes) for x in walk(node.value)):
             nodes.extend(_cut(node, buffers))
         else:
             nodes.append(node)
@@ -38,7 +38,7 @@ def split_long_reductions(program: Program) -> Program:
 
 
 def _cut(node: Compute, buffers: dict[str, Buffer]) -> list[Node]:
-    """The steps for `node`: itself, or the parts of its reductions and what joins them."""
+    """The parts of the node's long reductions, and what joins them."""
     first: list[Node] = []
 
     def joined(x: Expr) -> Expr:
@@ -53,7 +53,7 @@ def _cut(node: Compute, buffers: dict[str, Buffer]) -> list[Node]:
         return Reduce(x.op, (axis,), Load(part, (axis.index, *(a.index for a in node.axes)), x.dtype), x.dtype)
 
     value = map_expressions(node.value, joined)
-    return [*first, replace(node, value=value)] if first else [node]
+    return [*first, replace(node, value=value)]
 
 
 def _is_long(x: Reduce, outer: tuple[Axis, ...]) -> bool:
