@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.known_calls.rounding import rounded as rounded_size
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
 from thruway.capture.values.attribute import bind
@@ -128,7 +129,8 @@ def absolute(state: State, args: Args, kwargs: Kwargs) -> Result:
 def rounded(state: State, args: Args, kwargs: Kwargs) -> Result:
     if isinstance(args[0], TensorValue):
         return call_torch(state, torch.Tensor.round, [args[0]], {"decimals": args[1]} if len(args) > 1 else {})
-    return call_pure(state, round, args, kwargs)
+    found = rounded_size(state, args, kwargs)
+    return call_pure(state, round, args, kwargs) if found is None else found
 
 
 def divided(state: State, args: Args, kwargs: Kwargs) -> Value:

@@ -9,6 +9,7 @@ import types
 import torch
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.known_calls.rounding import part_of_size, trunc_of
 from thruway.capture.known_calls.torch_tensors import INTEGERS, item
 from thruway.capture.opcodes.stack import cell_content
 from thruway.capture.state import Inline, State, UserRaise
@@ -20,6 +21,7 @@ from thruway.capture.values.base import (
 )
 from thruway.capture.values.call import call, call_pure, construct_plain
 from thruway.capture.values.compare import boolean
+from thruway.capture.values.constants import from_python
 from thruway.capture.values.numbers import kept_condition, truth_value
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.iterate import items_of
@@ -33,6 +35,7 @@ from thruway.capture.values.types_ import type_value
 from thruway.capture.values.unpack import mapping_items
 from thruway.capture.values.attribute import find_attribute
 from thruway.shapes.known_elements import known_number
+from thruway.shapes.symbolic import symint
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -126,7 +129,8 @@ def number(cls: type, slot: str):
             case TensorValue():
                 raise unsupported(state, "TW103", f"{cls.__name__}() of a tensor")
             case SizeValue():
-                return size_operation(state, NUMBERS[cls], value)
+                part = part_of_size(state, value) if cls is int else None
+                return size_operation(state, NUMBERS[cls], value) if part is None else from_python(state, symint(trunc_of(*part), state.facts))
             case ObjectValue():
                 found = state.type_lookup(value.cls, slot)
                 if isinstance(found, types.FunctionType):
