@@ -20,7 +20,7 @@ from thruway.capture.known_calls import KNOWN
 from thruway.capture.known_calls.torch_modes import restore_devices, restore_modes
 from thruway.capture.locals import LazyLocals
 from thruway.capture.links import Reconsider, check_links
-from thruway.capture.resume import Break, emit_break
+from thruway.capture.resume import DRAWN, Break, emit_break
 from thruway.capture.selectable import note_operator, refuse_older_writes
 from thruway.capture.state import Frame, Input, Namespace, State
 from thruway.capture.values.base import SizeValue, TensorValue
@@ -30,6 +30,7 @@ from thruway.core.settings import Settings
 from thruway.frame.guard import GlobalState, GuardSet
 from thruway.frame.modes import autocast_devices, present, present_devices, put_back, without_device_mode
 from thruway.frame.source import Cell, Global, Local, Source, is_module_tensor, show
+from thruway.shapes.floats import FloatNode
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceMode, TraceTensor
 from thruway.shapes.traits import Traits, traits_of
@@ -63,7 +64,8 @@ def capture(
     caution: dict[Any, int] = {}
     while True:
         state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, dynamic, is_continuation=is_continuation,
-                      hides_compiling=hides_compiling, caution=caution, may_wait=may_wait)
+                      hides_compiling=hides_compiling, caution=caution, may_wait=may_wait,
+                      drawn=getattr(function, DRAWN, frozenset()))
         try:
             captured = _capture(state, function, arguments, modes, settings, compile_function)
         except Reconsider as found:
@@ -238,7 +240,8 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
 def _graph_input(state: State, one: Input) -> GraphInput:
     value = one.value
     if isinstance(value, SizeValue):
-        return GraphInput(one.node.name, value.source, bare(value.size) if isinstance(value.size, torch.SymInt) else float)
+        is_data = isinstance(value.size.node, FloatNode)
+        return GraphInput(one.node.name, value.source, bare(value.size) if not is_data else int if isinstance(value.size, torch.SymInt) else float)
     meta = value.found_meta
     is_weight = is_module_tensor(value.source) and id(value.trace.root) not in state.written
     return GraphInput(one.node.name, value.source, replace(meta, requires_grad=value.real.requires_grad), is_weight)

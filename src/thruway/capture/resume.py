@@ -8,6 +8,7 @@ gives it back as a `Jump`, so that a break in a loop makes the stack no deeper.
 from __future__ import annotations
 
 import sys
+import random
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,10 +25,11 @@ from thruway.capture.locals import LazyLocals
 from thruway.capture.opcodes.stack import cell_of, drop
 from thruway.capture.state import Frame, State
 from thruway.capture.steps import EXHAUSTED, PlainStep, caller_function, plain_step, step_function
-from thruway.capture.values.base import NULL, Value
+from thruway.capture.values.base import NULL, Constant, ListValue, MethodValue, ObjectValue, Value
 from thruway.capture.values.call import Made
 from thruway.capture.values.effect import expose
 from thruway.capture.values.iterators import layout_of, layout_parts
+from thruway.capture.wrap import is_drawn
 from thruway.core.errors import BreakReason
 
 CompileFunction = Callable[[types.FunctionType], Callable[..., Any]]
@@ -63,6 +65,7 @@ class BreakEmitter(Emitter):
         }
         self.last = len(broken.frames) - 1
         self.step_row = self._step_row()
+        self.draws = self._instruction().op == "CALL" and any(map(draws_numbers, broken.frames[-1].stack[-self.step_row.pops:][:2]))
         self.holders = Counter(value for frame in broken.frames for value in [*frame.stack, *dict.values(frame.locals)])
         if self.step_row.use == "next":                      # the step advances the iterator itself
             self.holders[broken.frames[-1].stack[-1]] += 1
@@ -132,8 +135,9 @@ class BreakEmitter(Emitter):
             arguments += texts
         free = free_cells(code)
         resumed = resume_code(code, at.index - origin.shift, tuple(layout), names)
+        drawn = self._drawn([*leading.values(), *at.stack], layout, len(leading)) | {len(arguments) + i for i, n in enumerate(names) if self._is_drawn(live[n])}
         arguments += [self.value(v) if isinstance(v := live[name], Value) else self.source(v) for name in names]
-        function = self._function(frame, resumed)
+        function = self._function(frame, resumed, frozenset(drawn))
         arguments += [self.value(cell_of(frame, name)) for name in cells if name not in free]
         for error in reversed(frame.handled):
             arguments = [self.value(error), function, *arguments]
@@ -170,10 +174,26 @@ class BreakEmitter(Emitter):
             return True, [self.value(item)]
         return shape, [self.value(part) for part in layout_parts(item)]
 
-    def _function(self, frame: Frame, code: types.CodeType) -> str:
+    def _drawn(self, items: list[Any], layout: list[Any], leading: int) -> set[int]:
+        """The parameters for places of the stack that hold what random generators gave."""
+        found, at = set(), leading
+        for item, shape in zip(items[leading:], layout):
+            if shape is True and self._is_drawn(item):
+                found.add(at)
+            at += 1 if shape is True else 0 if shape is False else _count_places(shape)
+        return found
+
+    def _is_drawn(self, item: Any) -> bool:
+        if isinstance(item, str):
+            return self.draws and item in ("t", "r")
+        source = item.source if isinstance(item, Value) else item
+        return is_drawn(self.state, source) or self.draws and isinstance(item, ListValue) and item in self.broken.frames[-1].stack
+
+    def _function(self, frame: Frame, code: types.CodeType, drawn: frozenset[int]) -> str:
         space = self.constant(frame.namespace.real)
         if not code.co_freevars:
             made = types.FunctionType(code, frame.namespace.real, frame.code.co_name)
+            made.__dict__[DRAWN] = drawn
             return self.constant(self.compile_function(made))
         cells = "".join(self.value(frame.cells[name]) + ", " for name in code.co_freevars)
         return f"{self.constant(self.compile_function)}(make_function({self.constant(code)}, {space}, {frame.code.co_name!r}, None, ({cells})))"
@@ -275,6 +295,24 @@ class BreakEmitter(Emitter):
                 return ["if t is EXHAUSTED:", "    " + done, "else:", "    " + go(following, iterator, "t")]
             case _:
                 raise TypeError(f"not a use: {row.use}")
+
+
+DRAWN = "__thruway_drawn__"          # of a continuation: which of its parameters hold what random generators gave
+
+
+def draws_numbers(function: Value) -> bool:
+    """Whether it is a method of Python's random generators."""
+    match function:
+        case MethodValue(owner=ObjectValue(real=random.Random())):
+            return True
+        case Constant(value=types.BuiltinFunctionType(__self__=random.Random())):
+            return True
+        case _:
+            return False
+
+
+def _count_places(shape: Any) -> int:
+    return 1 if shape is True else 0 if shape is False else sum(map(_count_places, shape[1:]))
 
 
 def indented(lines: list[str]) -> list[str]:

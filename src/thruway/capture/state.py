@@ -163,6 +163,7 @@ class State:
     lines: dict[Any, UserLine] = field(default_factory=dict)
     marker: Marker | None = None
     is_continuation: bool = False
+    drawn: frozenset[int] = frozenset()                 # parameters that hold what random generators gave
     may_wait: bool = False                              # whether this call may be left as it is, so that a later one is captured better
     number_inputs: dict[Source, Any] = field(default_factory=dict)
     is_opaque: bool = False                               # what was traced last depends on elements: eager's kernels must run it

@@ -123,7 +123,9 @@ def without_floats(state: State, value: Value) -> Value:
         return SizeValue(torch.SymInt(value.size.node.as_size()))
     if isinstance(value, SizeValue) and isinstance(value.size.node, FloatNode):
         return specialize(state, value)
-    if isinstance(value, ListValue | TupleValue) and any(isinstance(one, SizeValue) for one in value.items):
+    if state.drawn and isinstance(value, SliceValue):
+        return SliceValue(*(without_floats(state, one) for one in (value.start, value.stop, value.step)))
+    if isinstance(value, ListValue | TupleValue) and (state.drawn or any(isinstance(one, SizeValue) for one in value.items)):
         items = [without_floats(state, one) for one in value.items]
         return ListValue(items) if isinstance(value, ListValue) else TupleValue(tuple(items), cls=value.cls)
     return value

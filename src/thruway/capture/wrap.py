@@ -28,9 +28,11 @@ from thruway.capture.values.base import (
 from thruway.core.marks import ORIGINAL, STATIC, is_compiled_type, original_of
 from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
-from thruway.frame.source import Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, MethodFunction, MethodSelf, Source, Viewed, show
+from thruway.frame.source import (
+    Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, Source, Viewed, root_of, show,
+)
 from thruway.native.fallback import viewed_dict
-from thruway.shapes.floats import FloatInput, FloatNode
+from thruway.shapes.floats import FloatInput, FloatNode, IntInputNode
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import comparable, is_symbolic, symint
 from thruway.shapes.trace_tensor import TraceTensor, from_meta, meta_of
@@ -55,6 +57,9 @@ def wrap(state: State, obj: Any, source: Source, guarded: bool = False) -> Value
         return NONE if obj is None else TRUE if obj else FALSE
     cls = type(obj)
     if cls in BY_VALUE:
+        if state.drawn and cls in (int, float) and is_drawn(state, source):
+            state.facts.drawn.add(source)
+            return _int_input(state, obj, source) if cls is int else _float_input(state, obj, source)
         if state.dynamic and cls is int and (source, None) in state.dynamic and 2 <= obj < SIZE_LIMIT:
             return _size_input(state, obj, source)
         if state.dynamic and cls is float and (source, None) in state.dynamic:
@@ -86,6 +91,21 @@ def _size_input(state: State, obj: int, source: Source) -> SizeValue:
         state.symbols[name] = (known, None)
         state.facts.hints[name] = obj
         state.guard("size", source, symbol(name))
+    return known
+
+
+def is_drawn(state: State, source: Source | None) -> bool:
+    """Whether it comes from a parameter of a continuation that holds what a random generator gave: another one at each call."""
+    root = None if source is None else root_of(source)
+    return isinstance(root, Local) and root.index in state.drawn
+
+
+def _int_input(state: State, obj: int, source: Source) -> SizeValue:
+    known = state.number_inputs.get(source)
+    if known is None:
+        state.guard("type", source, int)
+        known = state.number_inputs[source] = SizeValue(torch.SymInt(IntInputNode(FloatInput(source), obj, state.facts)))
+        known.source = source
     return known
 
 

@@ -83,6 +83,8 @@ class FloatNode:
         for leaf in leaves(self.expression):
             if isinstance(leaf, Size):
                 self.facts.fix(leaf)
+            elif leaf.source in self.facts.drawn:
+                raise Unsupported("TW103", "a number from Python's random generator is needed in Python", "keep it in tensor arithmetic, or accept the break")
             else:
                 self.facts.fixed[leaf.source] = None
         return self.hint
@@ -115,6 +117,24 @@ class FloatNode:
 
     def _compare(self, function: Callable[..., bool], other: FloatNode) -> BoolNode:
         return BoolNode(function(self.fix(), other.fix()))
+
+
+class IntInputNode(FloatNode):
+    """What torch.SymInt asks of the node of an integer found outside that is data, not a size: tensor arithmetic takes it, all else needs its value."""
+
+    __slots__ = ()
+
+    def is_int(self): return True
+    def is_float(self): return False
+    def guard_int(self, file, line): return self.fix()
+    def int_(self): return self.fix()
+    def sym_float(self): return self.fix()
+
+    def _of(self, function: Callable[..., float], *operands: FloatNode) -> FloatNode:
+        raise Unsupported(NO_RULE, "arithmetic on an integer that is data")
+
+    def _divided_by(self, other: FloatNode) -> FloatNode:
+        return self._of(operator.truediv, self, other)
 
 
 class IntElementNode(FloatNode):

@@ -54,6 +54,7 @@ class Facts:
     recorded: dict[Fact, None] = field(default_factory=dict)
     may_fix: bool = True
     fixed: dict[object, None] = field(default_factory=dict)
+    drawn: set[object] = field(default_factory=set)      # sources of numbers that random generators gave: never made constants
     known: frozenset[Fact] = frozenset()
     unbacked: dict[str, Range] = field(default_factory=dict)
     elements: dict[str, object] = field(default_factory=dict)

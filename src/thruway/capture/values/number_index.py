@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 
 from thruway.capture.state import State
-from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch
-from thruway.capture.values.base import NONE, Constant, SizeValue, SliceValue, TensorValue, TupleValue, Value
-from thruway.shapes.floats import IntElementNode, element
+from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch, result_value, run_trace, size_node
+from thruway.capture.values.base import NONE, Constant, ListValue, SizeValue, SliceValue, TensorValue, TupleValue, Value
+from thruway.shapes.floats import IntElementNode, IntInputNode, element
+from thruway.shapes.nodes import make_node
 from thruway.shapes.symbolic import SizeNode, as_node
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
@@ -47,18 +48,35 @@ def _parts(key: Value) -> tuple[Value, ...]:
 
 
 def with_numbers(state: State, key: Value) -> Value:
-    """The subscript with numbers for tensors that bound its slices."""
+    """The subscript with numbers for tensors that bound its slices, and tensors for lists that hold integers which are data."""
     match key:
+        case ListValue() if any(map(_is_data, key.items)) and all(_is_data(one) or _is_int(one) for one in key.items):
+            return call_torch(state, torch.stack, [ListValue([_scalar(state, one) for one in key.items])], {})
         case SliceValue() if any(map(_is_bound, (key.start, key.stop, key.step))):
             return SliceValue(*(_number(state, part) if _is_bound(part) else part for part in (key.start, key.stop, key.step)))
         case TupleValue():
-            return TupleValue(tuple(with_numbers(state, part) if isinstance(part, SliceValue) else part for part in key.items))
+            return TupleValue(tuple(with_numbers(state, part) if isinstance(part, SliceValue | ListValue) else part for part in key.items))
         case _:
             return key
 
 
 def _is_bound(part: Value) -> bool:
     return isinstance(part, TensorValue) and _is_number(part)
+
+
+def _is_data(part: Value) -> bool:
+    return isinstance(part, SizeValue) and isinstance(part.size.node, IntInputNode)
+
+
+def _is_int(part: Value) -> bool:
+    return isinstance(part, Constant) and type(part.value) is int
+
+
+def _scalar(state: State, part: Value) -> Value:
+    number = part.value if isinstance(part, Constant) else size_node(state, part)
+    node = make_node(state.graph, "call_function", torch.scalar_tensor, (number,), {"dtype": torch.int64, "device": "cpu"})
+    node.meta["line"] = state.where()
+    return result_value(state, node, run_trace(state, torch.scalar_tensor, [1], {"dtype": torch.int64, "device": "cpu"}))
 
 
 def read_number(state: State, tensor: TensorValue, is_float: bool) -> SizeValue:
