@@ -298,3 +298,16 @@ def test_elements_that_are_written_are_not_known():
     for fill in (1.0, 2.0, 0.0):
         x = torch.full((3,), fill)
         torch.testing.assert_close(compiled(x), f(x))
+
+
+def test_many_pieces_are_catenated_by_the_operator():
+    """Detection puts the boxes of ninety classes together: kernels of that many pieces took minutes to make."""
+    def f(x, n):
+        pieces = [x[:, : n + i % 3] * i for i in range(90)]
+        return torch.cat(pieces, 1) + 1, torch.cat([x * i for i in range(90)])
+
+    compiled = thruway.compile(f, dynamic=True, fullgraph=True)
+    for n in (3, 4, 5):
+        x = torch.randn(2, 8)
+        torch.testing.assert_close(compiled(x, n), f(x, n))
+    assert thruway.metrics()["eager"] == 0 and sum(thruway.metrics()["seconds"].values()) < 60

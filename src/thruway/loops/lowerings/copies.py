@@ -46,12 +46,18 @@ def _constant(value: object, like: Tensor) -> Expr:
     return load(value, ()) if isinstance(value, Tensor) else cast(number(value, like.dtype), like.dtype)
 
 
+# Each element asks where it lies, and each end of a piece splits a loop: from some number on torch's operator, which copies, is made and run sooner.
+MOST_PIECES, MOST_SYMBOLIC_PIECES = 64, 8
+
+
 def cat(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """One `Within` per piece but the last; torch ignores pieces of sizes (0,)."""
     pieces = [x for x in tensors if not (x.rank == 1 and x.sizes[0] == 0 and len(b.out.sizes) > 1)]
     dim = wrap_dim(dim, len(b.out.sizes))
     if not pieces:
         return b.compute(b.out, literal(0, b.out.dtype))
+    if len(pieces) > (MOST_PIECES if all(type(x.sizes[dim]) is int for x in pieces) else MOST_SYMBOLIC_PIECES):
+        raise Unsupported("TW525", f"a catenation of {len(pieces)} tensors")
     axes = axis_indices(len(b.out.sizes))
     starts: list[SizeLike] = [0]
     for x in pieces:
