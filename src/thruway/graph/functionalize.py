@@ -17,6 +17,7 @@ from torch.fx.node import map_arg
 
 from thruway.core.errors import Unsupported
 from thruway.graph.aliases import CONSTANT, FRESH, Place, node_traits, place_nodes, root_kind, written_arguments
+from thruway.graph.raising import can_raise
 from thruway.shapes.infer import infer
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import torch_dtype
@@ -263,10 +264,13 @@ def mark_written_weights(graph: Graph) -> None:
 
 
 def drop_unread(graph: Graph) -> None:
-    """Removes functional nodes and views that nothing reads. Writes, random operators and assertions (they give nothing) stay."""
+    """Removes functional nodes and views that nothing reads. Writes, random operators, assertions (they give nothing) and what can raise stay."""
     for node in reversed(list(graph.nodes)):
         if node.op in ("call_function", "get_attr") and not node.users and not has_effect(node):
-            graph.erase_node(node)
+            if can_raise(node):
+                node.meta["kept"] = True
+            else:
+                graph.erase_node(node)
 
 
 def has_effect(node: Node) -> bool:

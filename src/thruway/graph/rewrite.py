@@ -396,7 +396,7 @@ def apply_rules(graph: Graph, rules: Mapping[Any, Rule], context: Context) -> Gr
 
 def _apply(rule: Rule, node: Node, context: Context) -> bool:
     emit = Emitter(node)
-    result = rule(emit, node, bind(node), context)
+    result = None if node.meta.get("kept") else rule(emit, node, bind(node), context)
     if result is None:
         return False
     if isinstance(result, tuple):
@@ -424,10 +424,10 @@ def settled(graph: Graph, wanted: list[Any]) -> Graph:
 
 
 def erase_unused(graph: Graph) -> bool:
-    """Pure nodes without users go."""
+    """Pure nodes without users go, but for those marked as kept."""
     changed = False
     for node in reversed(list(graph.nodes)):
-        if not node.users and is_pure(node):
+        if not node.users and is_pure(node) and not node.meta.get("kept"):
             graph.erase_node(node)
             changed = True
     return changed

@@ -87,7 +87,10 @@ class _Lowering:
             self.b.begin(node.name, meta, Origin((node.name,), node.meta.get("line")), nodes)
             args = self._resolve(node.args)
             kwargs = {key: self._resolve(value) for key, value in node.kwargs.items()} if node.kwargs else {}
-            self.values[node] = self._lower_call(operator, args, kwargs)
+            if node.meta.get("kept"):                        # called for its check alone
+                self.values[node] = self._extern(replace(operator, pinned=True), args, kwargs)
+            else:
+                self.values[node] = self._lower_call(operator, args, kwargs)
 
     def _lower_call(self, operator: Operator, args: tuple, kwargs: dict) -> Value:
         if operator.writes:
