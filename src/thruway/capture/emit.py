@@ -36,6 +36,7 @@ from thruway.core.errors import CompilerBug
 from thruway.core.sizes import Size, show, symbols
 from thruway.frame import source as S
 from thruway.native.fallback import viewed_dict
+from thruway.shapes.booleans import OpenNode
 from thruway.shapes.floats import Element, FloatInput, FloatNode
 from thruway.shapes.symbolic import bare
 
@@ -159,7 +160,16 @@ class Emitter:
         """Python arithmetic on the numbers and tensor sizes that the symbols stand for."""
         if isinstance(value.size.node, FloatNode):
             return self.floating(value.size.node.expression)
+        if isinstance(value.size.node, OpenNode):
+            return self.comparison(value.size.node.question)
         return self.number(bare(value.size))
+
+    def comparison(self, question: tuple) -> str:
+        """The answer to what only elements say."""
+        if len(question) != 3:
+            raise unsupported(self.state, "TW103", "a truth value")
+        left, sign, right = question
+        return f"({self.number(left)} {sign} {self.number(right)})"
 
     def floating(self, expression: Any) -> str:
         """A float, also where the expression is a size alone."""

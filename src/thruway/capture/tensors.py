@@ -23,6 +23,7 @@ from thruway.capture.values.errors import raise_real
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol, as_symbol
 from thruway.frame.source import show
+from thruway.shapes.booleans import OpenNode
 from thruway.shapes.floats import Element, FloatInput, FloatNode, IntElementNode
 from thruway.shapes.nodes import make_node
 from thruway.shapes.refuse import ILL_SHAPED
@@ -321,6 +322,8 @@ def size_node(state: State, value: SizeValue) -> Any:
         expression = value.size.node.expression
         node = _float_node(state, expression)
         return _size_call(state, operator.mul, node, 1.0) if isinstance(expression, Size) else node
+    if isinstance(value.size.node, OpenNode):
+        raise unsupported(state, "TW103", "a truth value")
     return expression_node(state, bare(value.size))
 
 

@@ -41,10 +41,10 @@ class BoolNode:
 
 class OpenNode(BoolNode):
     """A comparison whose answer depends on the elements of a tensor. Code that has a road for both gets that one; a check is `defer`red to the
-    operator that makes it; whatever else asks is refused (`refuse` raises)."""
+    operator that makes it; whatever else asks is refused (`refuse` raises). `question`: (left, sign, right), where it is known as one."""
 
-    def __init__(self, refuse: Callable[[], NoReturn], defer: Callable[[], None]):
-        self.refuse, self.defer = refuse, defer
+    def __init__(self, refuse: Callable[[], NoReturn], defer: Callable[[], None], question: tuple = ()):
+        self.refuse, self.defer, self.question = refuse, defer, question
 
     @property
     def value(self) -> NoReturn:
@@ -59,8 +59,8 @@ class OpenNode(BoolNode):
     def guard_or_true(self, file, line): return True
     def statically_known_true(self, file, line): return False
     def sym_not(self): return OpenNode(self.refuse, self.defer)
-    def sym_and(self, other): return self if isinstance(other, OpenNode) or other.value else other
-    def sym_or(self, other): return self if isinstance(other, OpenNode) or not other.value else other
+    def sym_and(self, other): return self.sym_not() if isinstance(other, OpenNode) else self if other.value else other
+    def sym_or(self, other): return self.sym_not() if isinstance(other, OpenNode) else other if other.value else self
     def str(self): return "a comparison of what tensors hold"
     __str__ = str
 

@@ -124,7 +124,7 @@ class Facts:
         return BoolNode(self.holds(left, operator, right))
 
     def open(self, *question: object) -> OpenNode:
-        return OpenNode(partial(needs_elements, *question), self.defer)
+        return OpenNode(partial(needs_elements, *question), self.defer, question)
 
     def defer(self) -> None:
         """Eager's kernel, which has to run, decides or checks something."""
