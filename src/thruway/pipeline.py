@@ -283,7 +283,7 @@ class CompiledFunction:
             if sets_modes(captured.graph.graph, SETTERS):
                 plain = _keeping_modes(plain)
             graph = _compared(graph, plain, captured, settings) if graph else plain
-        journal.add("graph", self.name, items=tuple(name_of(node) for node in calls_in(captured.graph.graph)))
+        journal.add("graph", self.name, items=tuple(name_of(node) for node in calls_in(captured.graph.graph) if node.target not in SETTERS))
         return graph
 
     def _thruway(self, captured: Captured, settings: Settings) -> Callable[..., Any] | None:

@@ -837,3 +837,57 @@ def test_gradients_reach_what_a_transformed_function_closes_over():
         scale = x.sum()
         return torch.func.grad(lambda v: (v * v * scale).sum())(x.detach() + 1)
     alike(gradients(closing, X.clone().requires_grad_()), gradients(thruway.compile(closing), X.clone().requires_grad_()))
+
+
+# -- a whole training step ------------------------------------------------------------------------------------------------------------
+
+class Sign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.clamp(-1, 1)
+
+
+def trained(optimizer, compiled):
+    """Losses and parameters after steps that compute, go back and update inside one function, while a schedule changes the rate."""
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Dropout(0.1), torch.nn.Linear(16, 3))
+    updates = optimizer(net.parameters(), lr=0.05)
+    schedule = torch.optim.lr_scheduler.StepLR(updates, 2, 0.5)
+
+    def step(x, y):
+        updates.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            out = net(x)
+            loss = F.cross_entropy(out + Sign.apply(out) * 0.1, y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        updates.step()
+        return loss.detach(), out.dtype
+    run, losses = compiled(step), []
+    for i in range(4):
+        numbers = torch.Generator().manual_seed(i)
+        losses.append(run(torch.randn(4, 8, generator=numbers), torch.randint(0, 3, (4,), generator=numbers)))
+        schedule.step()
+    return losses, [one.detach() for one in net.parameters()]
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_training_step_compiles_around_its_optimizer(optimizer):
+    backend = Graphs()
+    expected = trained(optimizer, lambda step: step)
+    alike(expected, trained(optimizer, lambda step: thruway.compile(step, backend=backend)), 1e-4)
+    alike(expected, trained(optimizer, thruway.compile), 1e-4)
+    assert any(node.target is F.cross_entropy for node in backend.calls)
+    assert len(backend.graphs) <= 8
+
+
+def test_one_graph_where_one_is_demanded():
+    def everything(x):
+        with torch.autocast("cpu", torch.bfloat16), torch.device("cpu"):
+            return torch.vmap(lambda a: a * 2)(x) @ torch.ones(8, 2), Sign.apply(copy.deepcopy(x))
+    with torch.no_grad():
+        alike(everything(X), thruway.compile(everything, fullgraph=True)(X), 2e-2)

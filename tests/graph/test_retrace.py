@@ -142,6 +142,17 @@ def test_size_inputs():
         assert torch.equal(got, x[:n] * n)
 
 
+def test_operators_on_lists_are_traced_one_by_one():
+    def change(a, b):
+        c = [a * 1, b * 1]
+        torch._foreach_mul_(c, torch.tensor(2.0))
+        torch._foreach_add_(c, [a, b], alpha=3)
+        torch._foreach_addcdiv_(c, [a, a], [b, b], 0.5)
+        return [*torch._foreach_norm(c), *torch._foreach_sqrt(c)]
+    traced = check(change, torch.rand(3) + 1, torch.rand(3) + 1)
+    assert not any("foreach" in str(node.target) for node in traced.graph.nodes)
+
+
 def test_a_batch_norm_in_training_mode_is_refused():
     with pytest.raises(Unsupported):
         check(nn.BatchNorm1d(4).train(), torch.randn(3, 4))

@@ -62,8 +62,9 @@ DTYPE_SETTERS = SETTERS - {torch._C._set_grad_enabled}      # what operators com
 
 
 def sets_modes(graph: Any, setters: frozenset[object]) -> bool:
-    """Whether the fx graph calls one of `setters`."""
-    return any(node.target in setters for node in graph.nodes if node.op == "call_function")
+    """Whether the fx graph calls one of `setters`, or a side of one of its branches does."""
+    called = [node.target for node in graph.nodes if node.op == "call_function"]
+    return any(target in setters or any(sets_modes(side.graph, setters) for side in getattr(target, "sides", ())) for target in called)
 
 
 def present() -> tuple[Any, ...]:

@@ -151,6 +151,8 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
         data_dependent(name)
     if traits.composite and (rule_for(op) is None or mode is not None and mode.autocast and not _has_autocast(op.name(), mode.autocast)):
         return _take_apart(op, args, kwargs, mode)
+    if name.startswith("aten::_foreach_") and op not in READ_SCALARS and not traits.outs:
+        return _one_by_one(op, args, kwargs, mode)
     if name == "aten::lift_fresh":
         made = mode.literal(args[0]) if mode else from_tensor(args[0])
         if args[0].device.type == "cpu" and args[0].numel() <= known_elements.MOST:
@@ -194,6 +196,16 @@ def _take_apart(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | Non
         return _apart(op, args, kwargs, mode)
     with mode.autocast_inside(() if _has_autocast(op.name(), mode.autocast) else mode.autocast):
         return _apart(op, args, kwargs, mode)
+
+
+def _one_by_one(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
+    """An operator on lists, as its plain kernel calls the operator on tensors for each of them."""
+    with mode or contextlib.nullcontext():
+        return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+
+
+# Their plain kernels read the scalars from a tensor.
+READ_SCALARS = frozenset(getattr(torch.ops.aten, f"_foreach_{name}").Tensor for name in ("addcdiv", "addcdiv_", "addcmul", "addcmul_"))
 
 
 def _apart(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
