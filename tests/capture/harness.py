@@ -116,6 +116,8 @@ def holds(guard, at):
             return obj.untyped_storage().data_ptr() != at(expected).untyped_storage().data_ptr()
         case "truth":
             return bool(obj) == expected
+        case "answer":
+            return expected(obj)
         case _:
             raise TypeError(guard.kind)
 

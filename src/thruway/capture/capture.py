@@ -23,6 +23,7 @@ from thruway.capture.links import Reconsider, check_links
 from thruway.capture.resume import DRAWN, Break, emit_break
 from thruway.capture.selectable import note_operator, refuse_older_writes
 from thruway.capture.state import Frame, Input, Namespace, State
+from thruway.capture.values.answers import guard_cells_apart
 from thruway.capture.values.base import SizeValue, TensorValue
 from thruway.capture.wrap import cell_value, wrap
 from thruway.core.errors import BreakReason, FullGraphError, Unsupported
@@ -207,7 +208,8 @@ def first_frame(state: State, function: types.FunctionType, arguments: Sequence[
 
 
 def _guard_facts(state: State) -> None:
-    """What was assumed of symbolic sizes."""
+    """What was assumed of symbolic sizes, and of cells: that those which are written are no others that are read."""
+    guard_cells_apart(state)
     for fact in state.facts.recorded:
         value = next(value for value, _ in state.symbols.values() if value.source is not None)
         state.guard("relation", value.source, (fact.left, fact.operator, fact.right))

@@ -9,6 +9,7 @@ from thruway.bytecode.resume import origin_of
 from thruway.capture.breaks import unsupported
 from thruway.capture.locals import LazyLocals
 from thruway.capture.state import Frame, Inline, State
+from thruway.capture.values.answers import guard_empty
 from thruway.capture.values.attribute import delete_attribute, get_attribute, set_attribute
 from thruway.capture.values.base import FALSE, NONE, NULL, TRUE, CellValue, Constant, SuperValue, Value
 from thruway.capture.values.constants import from_python
@@ -84,7 +85,7 @@ def cell_content(state: State, cell: CellValue, name: str) -> Value:
         try:
             cell.content = wrap(state, cell.real.cell_contents, content_source(cell))
         except ValueError:
-            pass
+            guard_empty(state, cell)
     if cell.content is None:
         raise_error(state, NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
     return cell.content

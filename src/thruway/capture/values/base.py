@@ -191,10 +191,11 @@ class InstanceDict(DictValue):
 class SetValue(Value):
     """A set or frozenset: key → Value, as in a dict."""
 
-    __slots__ = ("items", "cls")
+    __slots__ = ("items", "cls", "found_order")
 
     def __init__(self, items: dict[Any, Value], source: Source | None = None, cls: type = set):
         super().__init__(source)
+        self.found_order = tuple(items) if source is not None else None       # of one found outside
         self.items, self.cls = items if source is not None else in_set_order(items), cls
         if cls is frozenset:
             self.exposed = False

@@ -12,6 +12,7 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State, UserRaise
 from thruway.capture.tensors import call_torch, to_trace
+from thruway.capture.values.answers import guard_order
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
     Constant, DictValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
@@ -216,6 +217,7 @@ def iterator_of(state: State, value: Value) -> Value:
             complete(state, value.mapping)
             return DictIterator(value.mapping, value.kind)
         case SetValue():
+            guard_order(state, value)
             return ListIterator(TupleValue(tuple(items_of(state, value))), container=value)
         case Constant():
             return _constant_iterator(state, value)
@@ -327,6 +329,7 @@ def items_of(state: State, value: Value) -> list[Value]:
         case ListValue() | TupleValue():
             return list(value.items)
         case SetValue():
+            guard_order(state, value)
             return list(value.items.values())
         case DictValue():
             complete(state, value)

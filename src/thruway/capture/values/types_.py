@@ -12,6 +12,7 @@ import torch
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
+from thruway.capture.values.answers import guard_registrations
 from thruway.capture.values.base import (
     CellValue, CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
     SizeValue, SliceValue, SuperValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
@@ -72,6 +73,7 @@ def is_subclass(state: State, cls: type, wanted: Any) -> bool:
         raise TypeError("isinstance() arg 2 must be a type, a tuple of types, or a union")
     if not _hook_says_yes(cls, wanted) and not _answers_plainly(wanted):
         raise unsupported(state, "TW101", f"isinstance with {wanted.__qualname__}, whose class answers in code of its own")
+    guard_registrations(state, wanted)
     return issubclass(cls, wanted)
 
 

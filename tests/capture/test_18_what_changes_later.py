@@ -1,0 +1,128 @@
+"""What capture saw and what changes between calls: registrations of abstract classes, emptied and shared cells, the order of equal sets."""
+
+from __future__ import annotations
+
+import abc
+import types
+
+import pytest
+import torch
+
+import thruway
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    thruway.reset()
+    yield
+    assert not thruway.metrics()["bugs"]
+
+
+def compiled(fn):
+    return thruway.compile(fn, backend="eager")
+
+
+@pytest.mark.parametrize("ask", [isinstance, issubclass])
+def test_a_class_registered_later(ask):
+    class Kind(abc.ABC):
+        pass
+
+    class Thing:
+        pass
+
+    asked = Thing() if ask is isinstance else Thing
+
+    def f(x):
+        return x + 1 if ask(asked, Kind) else x - 1
+
+    g, x = compiled(f), torch.ones(2)
+    assert g(x)[0] == 0 and g(x)[0] == 0
+    Kind.register(Thing)
+    assert g(x)[0] == 2 and g(x)[0] == 2 and thruway.metrics()["graph_breaks"] == 0
+
+
+def variable(filled):
+    def f(x):
+        nonlocal value
+        try:
+            y = x + value
+        except NameError:
+            y = x - 1
+        value = 3.0
+        return y
+
+    def clear():
+        nonlocal value
+        del value
+
+    value = 1.0
+    if not filled:
+        clear()
+    return f, clear
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_free_variable_that_is_empty_at_some_calls(filled):
+    (f, clear), (e, clear_e) = variable(filled), variable(filled)
+    g = compiled(f)
+    for wipe in (False, False, True, False, True, True, False):
+        if wipe:
+            clear(), clear_e()
+        assert torch.equal(g(torch.ones(2)), e(torch.ones(2)))
+
+
+def counter():
+    count = 0
+
+    def add():
+        nonlocal count
+        count += 1
+
+    return add
+
+
+def reader():
+    count = 0
+
+    def get():
+        return count
+
+    return get
+
+
+def pair(shared):
+    first = types.CellType(0)
+    second = first if shared else types.CellType(0)
+    return types.FunctionType(counter().__code__, globals(), "add", None, (first,)), types.FunctionType(reader().__code__, globals(), "get", None, (second,))
+
+
+def test_cells_that_are_one_later():
+    def f(x, add, get):
+        add()
+        return x + get()
+
+    g = compiled(f)
+    for shared in (False, True, True, False):
+        assert g(torch.zeros(1), *pair(shared)).item() == shared
+
+
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_equal_sets_in_another_order(kind):
+    first, second = kind([0, 8]), kind([8, 0])
+    assert first == second and list(first) != list(second)
+
+    def f(x, members):
+        for one in members:
+            x = x * 2 + one
+        return x
+
+    def member(x, members):
+        return x + 8 if 8 in members else x
+
+    g, h = compiled(f), compiled(member)
+    for members in (first, second, first):
+        assert torch.equal(g(torch.ones(2), members), f(torch.ones(2), members))
+    before = thruway.metrics()["captures"]
+    for members in (first, second):
+        h(torch.ones(2), members)
+    assert thruway.metrics()["captures"] == before + 1
