@@ -37,9 +37,17 @@ class Placed:
 
 def place_numbers(module: GraphModule, metas: Sequence[Meta], weights: Sequence[bool]) -> Placed:
     """The graph with tensors for all its inputs."""
-    if all(isinstance(meta, TensorMeta) for meta in metas) and not any(node.target == "item" for node in module.graph.nodes):
+    if all(isinstance(meta, TensorMeta) for meta in metas) and not any(map(_makes_number, module.graph.nodes)):
         return Placed(module, list(metas), list(weights), None)
     return _Placing(module, metas, weights).placed()
+
+
+def _makes_number(node: Node) -> bool:
+    """Whether the node reads a number from a tensor, or makes a float of sizes."""
+    if node.target == "item":
+        return True
+    is_of_numbers = node.op == "call_function" and node.target in PLAIN and "example_value" not in node.meta
+    return is_of_numbers and (node.target is operator.truediv or any(isinstance(one, float) for one in node.args))
 
 
 @dataclass(slots=True)

@@ -118,6 +118,8 @@ class Recorder(TraceMode):
             return value._node
         if isinstance(value, torch.SymInt):
             return self.size_node(bare(value))
+        if isinstance(value, torch.SymFloat | torch.SymBool):
+            refuse("a float or truth value that changes between calls")
         if isinstance(value, (list, tuple)):
             return type(value)([self.to_nodes(v) for v in value])
         if isinstance(value, dict):
