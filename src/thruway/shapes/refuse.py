@@ -33,6 +33,15 @@ def expect(left: Any, operator: str, right: Any, what: str) -> None:
     require(_COMPARE[operator](left, right), what)
 
 
+def is_checked(*sizes: Any) -> bool:
+    """Whether one of the sizes depends on elements, so that the operator checks as it runs how they fit."""
+    for one in sizes:
+        if getattr(one, "is_free", False):
+            one.facts.defer()
+            return True
+    return False
+
+
 _TURNED = {"==": "==", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"==": operators.eq, "<": operators.lt, ">": operators.gt, "<=": operators.le, ">=": operators.ge}
 

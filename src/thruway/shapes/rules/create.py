@@ -12,7 +12,7 @@ import torch
 from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import default_dtype, device_name, dtype_name
-from thruway.shapes.refuse import expect, require
+from thruway.shapes.refuse import expect, is_checked, require
 from thruway.shapes.rules.dims import fresh, fresh_as_suggested
 from thruway.shapes.rules.promote import category, number_dtype
 from thruway.shapes.rules.strides import (
@@ -21,7 +21,6 @@ from thruway.shapes.rules.strides import (
     contiguous_strides,
     equals,
     is_contiguous,
-    is_free,
     preserved_strides,
     suggests_channels_last,
 )
@@ -146,17 +145,8 @@ def _copy_inplace(x: TensorMeta, source: TensorMeta, non_blocking: bool = False)
 
 def _check_expands(source: TensorMeta, x: TensorMeta) -> None:
     lead = len(x.sizes) - len(source.sizes)
-    require(lead >= 0 and all(equals(s, 1) or equals(s, t) or _is_checked(s, t) for s, t in zip(source.sizes, x.sizes[lead:])),
+    require(lead >= 0 and all(equals(s, 1) or equals(s, t) or is_checked(s, t) for s, t in zip(source.sizes, x.sizes[lead:])),
             f"copy of sizes {source.sizes} into {x.sizes}")
-
-
-def _is_checked(size: SizeLike, target: SizeLike) -> bool:
-    """Whether the sizes depend on elements, so that the operator checks as it runs if one fits the other."""
-    for one in (size, target):
-        if is_free(one):
-            one.facts.defer()
-            return True
-    return False
 
 
 def _fill(x: TensorMeta, *args: object, generator: object = None, **_: object) -> TensorMeta:

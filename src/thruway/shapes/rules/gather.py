@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from thruway.core.dtypes import COMPLEX
 from thruway.core.sizes import SizeLike
 from thruway.shapes.meta import TensorMeta
-from thruway.shapes.refuse import data_dependent, expect, refuse, require
+from thruway.shapes.refuse import data_dependent, expect, is_checked, refuse, require
 from thruway.shapes.rules.dims import fresh, wrap_dim
 from thruway.shapes.rules.pointwise import common_device
 from thruway.shapes.rules.promote import result_dtype
@@ -110,11 +110,11 @@ def _check_reach(x: TensorMeta, dim: int, count: SizeLike) -> None:
 def _check_gather(x: TensorMeta, dim: int, index: TensorMeta, bound_dim: bool) -> None:
     dim = wrap_dim(dim, len(x.sizes))
     require(index.dtype in ("int64", "int32") and index.device == x.device, "the index's dtype or device")
-    if all(s != 0 for s in index.sizes):
+    if not any(equals(s, 0) for s in index.sizes):
         _check_reach(x, dim, 1)
         require(len(index.sizes or (1,)) == len(x.sizes or (1,)), f"index of {index.sizes} into {x.sizes}")
         for d, (i, s) in enumerate(zip(index.sizes, x.sizes)):
-            require(i <= s or (d == dim and not bound_dim), f"index of {index.sizes} into {x.sizes}")
+            require(d == dim and not bound_dim or is_checked(*index.sizes, s) or i <= s, f"index of {index.sizes} into {x.sizes}")
 
 
 def _gather(x: TensorMeta, dim: int, index: TensorMeta, *, sparse_grad: bool = False) -> TensorMeta:
@@ -128,8 +128,8 @@ def _scatter(x: TensorMeta, dim: int, index: TensorMeta, source: object = None, 
     require(index.dtype == "int64", f"scatter by {index.dtype}")
     if isinstance(source, TensorMeta):
         require(source.dtype == x.dtype and source.device == x.device, "scatter of another dtype or device")
-        if all(s != 0 for s in index.sizes):
-            require(len(source.sizes) == len(index.sizes) and all(i <= s for i, s in zip(index.sizes, source.sizes)),
+        if not any(equals(s, 0) for s in index.sizes):
+            require(len(source.sizes) == len(index.sizes) and all(is_checked(*index.sizes, s) or i <= s for i, s in zip(index.sizes, source.sizes)),
                     f"scatter of {source.sizes} by an index of {index.sizes}")
     return fresh(x, x.sizes)
 

@@ -68,7 +68,8 @@ def _extreme(x: TensorMeta) -> TensorMeta:
 
 
 def _nonempty(x: TensorMeta, dims: tuple[int, ...]) -> None:
-    require(all(x.sizes[d] != 0 for d in dims if x.sizes), "reduction of a dimension of size 0")
+    for d in dims if x.sizes else ():
+        expect(x.sizes[d], ">", 0, "reduction of a dimension of size 0")
 
 
 def _extreme_dim(x: TensorMeta, dim: int, keepdim: bool = False) -> tuple[TensorMeta, TensorMeta]:
