@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import sys
 import types
 
 import pytest
@@ -126,3 +127,43 @@ def test_equal_sets_in_another_order(kind):
     for members in (first, second):
         h(torch.ones(2), members)
     assert thruway.metrics()["captures"] == before + 1
+
+
+def grown(x, table):
+    for key in table:
+        x = x + 1
+        sys.intern("a")
+        if key == "a":
+            table["new"] = 1
+        sys.intern("b")
+    return x
+
+
+def grown_by_values(x, table):
+    for value in table.values():
+        x = x + value
+        sys.intern("a")
+        table[x.dim(), len(table)] = 1
+    return x
+
+
+def rewritten(x, table):
+    for key, value in table.items():
+        x = x + value
+        sys.intern("a")
+        table["b"] = 10
+    return x
+
+
+@pytest.mark.parametrize("fn", [grown, grown_by_values, rewritten])
+def test_a_dict_that_changes_in_a_loop_that_breaks(fn):
+    def outcome(call):
+        table = {"a": 1, "b": 2, "c": 3}
+        try:
+            return call(torch.ones(2), table).tolist(), table
+        except RuntimeError as error:
+            return str(error), table
+
+    g = compiled(fn)
+    for _ in range(2):
+        assert outcome(g) == outcome(fn)

@@ -155,6 +155,8 @@ def iterator_again(state: State, args: Args, kwargs: Kwargs) -> Value:
     """A continuation puts together an iterator that its frame held."""
     iterator = iterator_of(state, args[0])
     iterator.index = args[1].size if isinstance(args[1], SizeValue) else as_python(state, args[1])
+    if len(args) > 2 and as_python(state, args[2]) != len(iterator.keys):
+        iterator.keys = (None,) * as_python(state, args[2])              # the dict has changed its size: the next step says so
     return iterator
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -15,14 +15,22 @@ from thruway.capture.values.iterate import CountedIterator, DictIterator, Enumer
 Layout = Any     # True: one value; (function, layouts…): a call of `function` on parts
 
 
-def iterator_at(sequence: Collection[Any], index: int) -> Any:
-    """`iter(sequence)` after `index` steps."""
+def iterator_at(sequence: Collection[Any], index: int, size: int | None = None) -> Any:
+    """`iter(sequence)` after `index` steps. `size`: how many keys a dict had when its iterator began."""
+    if size is not None and len(sequence) != size:
+        return resized()
     iterator = iter(sequence)
     if hasattr(iterator, "__setstate__"):
         iterator.__setstate__(index)
     else:                                    # of a dict
         collections.deque(itertools.islice(iterator, index), maxlen=0)
     return iterator
+
+
+def resized() -> Iterator[Any]:
+    """An iterator of a dict that has changed its size meanwhile."""
+    raise RuntimeError("dictionary changed size during iteration")
+    yield
 
 
 def range_iterator(current: int, stop: int, step: int) -> Any:
@@ -36,7 +44,9 @@ def number(value: int | torch.SymInt) -> Constant | SizeValue:
 def layout_of(value: Value) -> Layout:
     """True for what is passed as it is, else the function that makes it and the layouts of that function's arguments."""
     match value:
-        case ListIterator() | CountedIterator() | DictIterator():
+        case DictIterator():
+            return iterator_at, True, True, True
+        case ListIterator() | CountedIterator():
             return iterator_at, True, True
         case RangeIterator():
             return range_iterator, True, True, True
@@ -59,7 +69,7 @@ def layout_parts(value: Value) -> list[Value]:
         case ListIterator():
             return [value.over, number(value.index)]
         case DictIterator():
-            return [ViewValue(value.mapping, value.kind), number(value.index)]
+            return [ViewValue(value.mapping, value.kind), number(value.index), Constant(len(value.keys))]
         case CountedIterator():
             return [Constant(value.sequence), number(value.index)]
         case RangeIterator():
