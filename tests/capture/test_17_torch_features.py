@@ -238,6 +238,24 @@ def test_entries_are_told_apart_by_the_default_device():
         assert not compiled(X)[0].is_meta
 
 
+def test_default_devices_inside_each_other():
+    def made(x):
+        with torch.device("cpu"):
+            a = torch.ones(2)
+        return a, torch.ones(2), torch.get_default_device(), x + 1
+    torch.set_default_device("cpu")
+    try:
+        check(made, X, graphs=1)
+        with torch.device("meta"):
+            check(made, X, graphs=1)
+            with torch.device("cpu"):
+                check(made, X, graphs=1)
+        check(device_across_a_break, X)
+    finally:
+        torch.set_default_device(None)
+    assert not any(event.reason and event.reason.code == "TW118" for event in journal.events)
+
+
 def device_inside(x):
     with torch.device("meta"):
         a = torch.ones(3)

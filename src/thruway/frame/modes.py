@@ -106,20 +106,24 @@ def with_autocast(devices: tuple[str, ...]) -> Iterator[None]:
             torch.set_autocast_enabled(device, device in before)
 
 
+def _function_modes() -> list[Any]:
+    """Outermost first."""
+    return [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
+
+
 def has_only_device_mode() -> bool:
-    """Whether the one function mode around, if any, is torch's own for a default device."""
-    count = torch._C._len_torch_function_stack()
-    return count == 0 or count == 1 and type(torch._C._get_function_stack_at(0)) is DeviceContext
+    """Whether the function modes around, if any, are torch's own for default devices."""
+    return all(type(mode) is DeviceContext for mode in _function_modes())
 
 
 def present_devices() -> tuple[torch.device, ...]:
-    """Default devices set around, outermost first; the last one counts."""
+    """Default devices set around, outermost first; the last one counts. Some contexts take another one off the stack and remember it."""
     found: list[torch.device] = []
-    mode = torch._C._get_function_stack_at(0) if torch._C._len_torch_function_stack() else None
-    while type(mode) is DeviceContext:
-        found.insert(0, mode.device)
-        mode = mode.prev_mode
-    return tuple(found)
+    for mode in reversed(_function_modes()):
+        while type(mode) is DeviceContext:
+            found.append(mode.device)
+            mode = mode.prev_mode
+    return tuple(reversed(found))
 
 
 @contextmanager
