@@ -23,7 +23,7 @@ from thruway.graph.evaluate import constant_node
 from thruway.graph.functionalize import functionalize
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.nodes import make_node
-from thruway.shapes.refuse import METADATA_MUTATION, refuse
+from thruway.shapes.refuse import METADATA_MUTATION, NO_RULE, refuse
 from thruway.shapes.symbolic import Facts, bare, bare_meta, symint
 from thruway.shapes.trace_tensor import TraceMode, TraceTensor, from_meta, meta_of
 from thruway.shapes.traits import Traits
@@ -119,7 +119,7 @@ class Recorder(TraceMode):
         if isinstance(value, torch.SymInt):
             return self.size_node(bare(value))
         if isinstance(value, torch.SymFloat | torch.SymBool):
-            refuse("a float or truth value that changes between calls")
+            raise Unsupported(NO_RULE, "a float or truth value that changes between calls", "make it a tensor")
         if isinstance(value, (list, tuple)):
             return type(value)([self.to_nodes(v) for v in value])
         if isinstance(value, dict):
