@@ -5,6 +5,8 @@ import dataclasses
 import functools
 import itertools
 import logging
+import re
+import textwrap
 import types
 import warnings
 
@@ -196,9 +198,51 @@ def chosen(x, n):
     return x * 1, min(rows, key=lambda row: row[1]), max(rows, key=lambda row: row[1]), sorted([3, 1, n], key=functools.cmp_to_key(lambda a, b: b - a))
 
 
-@pytest.mark.parametrize("function", [formats, deleters, metaclasses, dispatch, records, exit_stacks, groups])
+def wrapper_of(function):
+    @functools.wraps(function)
+    def wrapper(*args):
+        return function(*args) + 1
+    return wrapper
+
+
+@wrapper_of
+def wrapped(x):
+    """Says what it does."""
+    return x * 2
+
+
+def wrapping(x):
+    @wrapper_of
+    def inside(y):
+        """Inside."""
+        return y * 3
+    inside.tag = 3
+    told = [(one.__name__, one.__doc__, one.__qualname__, one.__module__) for one in (wrapped, inside)]
+    return wrapped(x), inside(x), inside.__wrapped__(x), told
+
+
+@pytest.mark.parametrize("function", [formats, deleters, metaclasses, dispatch, records, exit_stacks, groups, wrapping])
 def test_protocols(function):
     assert_same(function, torch.arange(3.0), graphs=1, breaks=0)
+
+
+def test_a_function_that_is_given_back_says_what_it_is():
+    def function(x):
+        def made(y):
+            return y * 2
+        made.__name__, made.tag = "renamed", 3
+        return made, x + 1
+    made, _ = thruway.compile(function)(torch.ones(2))
+    assert (made.__name__, made.tag, vars(made)) == ("renamed", 3, {"tag": 3})
+
+
+PATTERN = re.compile("a")
+
+
+def test_methods_of_c_classes_run_behind_a_break():
+    def function(x):
+        return x * 1, PATTERN.sub("b", "abc"), textwrap.dedent("  a")
+    assert repr(thruway.compile(function)(torch.ones(2))) == repr(function(torch.ones(2)))
 
 
 def test_the_least_by_a_key_that_changes_is_the_item():

@@ -224,7 +224,7 @@ class Emitter:
         if isinstance(function, Constant) and isinstance(function.value, types.ClassMethodDescriptorType):
             return f"{self.constant(function.value)}.__get__(None, {self.value(value.owner)})"
         if isinstance(function, Constant) and hasattr(function.value, "__get__"):
-            return f"{self.constant(function.value)}.__get__({self.value(value.owner)})"
+            return f"{self.constant(bound_to)}({self.constant(function.value)}, {self.value(value.owner)})"
         return f"types.MethodType({self.value(function)}, {self.value(value.owner)})"
 
     def partial(self, value: PartialValue) -> str:
@@ -278,6 +278,11 @@ def number_in(output: Any) -> float:
     return output.item() if isinstance(output, torch.Tensor) else output
 
 
+def bound_to(function: Any, owner: Any) -> Any:
+    """The method of `owner`; C functions that want their class crash where it is not given."""
+    return function.__get__(owner, type(owner))
+
+
 def raw_item(base: Any, key: Any) -> Any:
     """`base[key]` by the builtin's own slot, also for subclasses."""
     for cls in (dict, list, tuple):
@@ -323,9 +328,8 @@ def _build_function(out: Emitter, value: FunctionValue, recipe: tuple, name: str
     if value.keyword_defaults:
         pairs = ", ".join(f"{k!r}: {out.value(v)}" for k, v in value.keyword_defaults.items())
         lines.append(f"{name}.__kwdefaults__ = {{{pairs}}}")
-    if value.attributes is not None and value.attributes.items:
-        pairs = ", ".join(f"{out.value(k)}: {out.value(v)}" for k, v in value.attributes.items.values())
-        lines.append(f"{name}.__dict__.update({{{pairs}}})")
+    if value.attributes is not None:
+        lines += [f"setattr({name}, {out.value(k)}, {out.value(v)})" for k, v in value.attributes.items.values()]
     return lines
 
 

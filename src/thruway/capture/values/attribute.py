@@ -385,10 +385,10 @@ def _read_super(state: State, value: SuperValue, name: str) -> Result:
 
 
 def _read_function(state: State, value: FunctionValue, name: str) -> Result:
-    row = FUNCTION_ATTRIBUTES.get(name)
-    if row is not None:
-        return row(state, value)
     attributes = function_dict(state, value)
+    row = FUNCTION_ATTRIBUTES.get(name)
+    if row is not None and name not in attributes.items:
+        return row(state, value)
     held = read_key(state, attributes, name)
     return held if held is not None else _read_builtin_instance(state, value, name)
 
@@ -401,16 +401,21 @@ def function_dict(state: State, value: FunctionValue) -> DictValue:
 
 
 FUNCTION_ATTRIBUTES: dict[str, Callable[[State, FunctionValue], Value]] = {
-    "__name__": lambda state, f: Constant(f.name),
-    "__qualname__": lambda state, f: Constant(f.code.co_qualname),
+    "__name__": lambda state, f: _told(state, f, "__name__", f.name),
+    "__qualname__": lambda state, f: _told(state, f, "__qualname__", f.code.co_qualname),
     "__code__": lambda state, f: Constant(f.code),
-    "__module__": lambda state, f: Constant(f.namespace.real.get("__name__")),
+    "__module__": lambda state, f: _told(state, f, "__module__", f.namespace.real.get("__name__")),
     "__defaults__": lambda state, f: TupleValue(function_defaults(state, f)) if function_defaults(state, f) else NONE,
     "__closure__": lambda state, f: TupleValue(function_cells(state, f)) if function_cells(state, f) else NONE,
     "__dict__": lambda state, f: function_dict(state, f),
     "__annotations__": lambda state, f: _annotations(state, f),
-    "__doc__": lambda state, f: Constant(f.code.co_consts[0] if f.code.co_consts and isinstance(f.code.co_consts[0], str) else None),
+    "__doc__": lambda state, f: _told(state, f, "__doc__", f.code.co_consts[0] if f.code.co_consts and isinstance(f.code.co_consts[0], str) else None),
 }
+
+
+def _told(state: State, value: FunctionValue, name: str, made: Any) -> Value:
+    """What a function says of itself, which functools.wraps changes; `made` what one made inside begins with."""
+    return Constant(made) if value.real is None else wrap(state, getattr(value.real, name), Attr(value.source, name))
 
 
 def _annotations(state: State, value: FunctionValue) -> Value:
