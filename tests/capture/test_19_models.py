@@ -311,3 +311,49 @@ def test_many_pieces_are_catenated_by_the_operator():
         x = torch.randn(2, 8)
         torch.testing.assert_close(compiled(x, n), f(x, n))
     assert thruway.metrics()["eager"] == 0 and sum(thruway.metrics()["seconds"].values()) < 60
+
+
+def checked(cls):
+    """A decorator whose methods live in closures, as strict dataclasses make them."""
+    plain, log = cls.__setattr__, []
+
+    def __setattr__(self, name, value):
+        for check in self.checks.get(name, []):
+            check(value)
+        log.append(name)
+        plain(self, name, value)
+    cls.__setattr__, cls.log = __setattr__, log
+    return cls
+
+
+def positive(value):
+    if value <= 0:
+        raise ValueError(value)
+
+
+@checked
+class Config:
+    checks = {"width": [positive]}
+
+    def __init__(self, width):
+        self.width = width
+
+
+def test_a_copied_configuration_is_written_through_its_class():
+    def f(x, config):
+        other = copy.deepcopy(config)
+        setattr(other, "width", config.width + 1)
+        try:
+            other.width = -1
+        except ValueError:
+            x = x + 1
+        return x * other.width
+
+    config, x = Config(3), torch.randn(2)
+    compiled = thruway.compile(f)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x, config), f(x, config))
+    assert thruway.metrics()["graph_breaks"] == 0
+    config.width = 5
+    torch.testing.assert_close(compiled(x, config), f(x, config))
+    assert Config.log.count("width") > 4

@@ -16,7 +16,7 @@ OPAQUE = frozenset({
 })
 # Parts of torch that are plain Python over tensors, written to be read by a compiler.
 TRANSPARENT = frozenset({
-    "thruway.core.control",
+    "thruway.core.control", "huggingface_hub.dataclasses",                # the latter's methods are those of the models' configurations
     "torch.nn.modules", "torch.nn.functional", "torch.nn.utils.parametrize", "torch.nn.utils.parametrizations", "torch.nn.attention", "torch.nn.parallel",
     "torch.functional", "torch.distributions", "torch.optim", "torch.ao.nn", "torch.ao.quantization",
 })

@@ -225,8 +225,8 @@ def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwa
             return result
     if isinstance(target, type):
         return construct(state, value, args, kwargs)
-    if isinstance(target, types.FunctionType):
-        raise unsupported(state, "TW101", target.__qualname__)
+    if isinstance(target, types.FunctionType):                    # of a class that no source names
+        return call(state, wrap(state, target, state.made(target), True), args, kwargs)
     row = _row(state, vars(type(target)).get("__call__"))
     if row is not None:
         return _call_row(state, row, target, [value, *args], kwargs)
