@@ -118,7 +118,7 @@ def _is_plain_number(value: Value) -> bool:
 
 def custom_operator(state: State, args: Args, kwargs: Kwargs) -> Value:
     """An operator made by `torch.library.custom_op`, which is called as an object."""
-    _, found, *rest = args
+    found, *rest = args
     if not isinstance(getattr(found, "real", None), CustomOpDef) or found.source is None:
         raise unsupported(state, "TW101", "a custom operator")
     state.guard("identity", found.source, found.real)
@@ -150,6 +150,6 @@ ROWS = {
     **{getattr(torch.Tensor, name): needs_value(f"Tensor.{name}") for name in NEED_VALUES},
     **{method: converted(kind) for method, kind in CONVERSIONS.items()},
     torch.equal: needs_value("torch.equal"), torch.allclose: needs_value("torch.allclose"),
-    CustomOpDef.__call__.__code__: custom_operator, torch.as_tensor: as_tensor, torch.tensor: new_tensor, torch.Tensor.tolist: to_list, torch.Tensor.item: item,
+    CustomOpDef.__call__: custom_operator, torch.as_tensor: as_tensor, torch.tensor: new_tensor, torch.Tensor.tolist: to_list, torch.Tensor.item: item,
     torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
 }
