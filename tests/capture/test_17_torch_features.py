@@ -1,4 +1,4 @@
-"""Torch's own features inside and around compiled code: autocast, default devices and dtypes, custom autograd functions, transforms.
+"""Torch's own features inside and around compiled code: autocast, default devices and dtypes, custom autograd functions, copies.
 
 Every program is compared with eager: results with their dtypes and devices, gradients, and what it leaves behind. Where a graph is
 claimed, a backend callable counts it.
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from capture.beside_eager import LINEAR, Graphs, W, X, alike, check, gradients
 
 import thruway
 from thruway.pipeline import journal
@@ -21,72 +22,8 @@ from thruway.pipeline import journal
 pytestmark = pytest.mark.usefixtures("fresh")
 
 
-@pytest.fixture
-def fresh():
-    thruway.reset()
-    torch.manual_seed(0)
-    yield
-    assert not journal.of_kind("bug"), journal.of_kind("bug")
-    thruway.reset()
-
-
-class Graphs:
-    """A backend that keeps the graphs that it gets, and runs them as they are."""
-
-    def __init__(self):
-        self.graphs = []
-
-    def __call__(self, graph, inputs):
-        self.graphs.append(graph)
-        return graph.forward
-
-    @property
-    def calls(self):
-        return [node for graph in self.graphs for node in graph.graph.nodes if node.op.startswith("call")]
-
-
-def alike(expected, found, tolerance=1e-5):
-    if isinstance(expected, torch.Tensor):
-        assert type(found) is type(expected)
-        assert (found.dtype, found.device, found.shape, found.requires_grad) == (expected.dtype, expected.device, expected.shape, expected.requires_grad)
-        if not expected.is_meta:
-            torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-    elif isinstance(expected, (tuple, list)):
-        assert type(found) is type(expected) and len(found) == len(expected)
-        for one, other in zip(expected, found):
-            alike(one, other, tolerance)
-    elif isinstance(expected, dict):
-        assert list(found) == list(expected)
-        alike(list(expected.values()), list(found.values()), tolerance)
-    else:
-        assert found == expected and type(found) is type(expected)
-
-
-def check(function, *args, graphs=None, tolerance=1e-5, calls=2):
-    """Compares with eager under a counting backend and under the compiler; the number of graphs where `graphs` says one."""
-    backend = Graphs()
-    for compiled in (thruway.compile(function, backend=backend), thruway.compile(function)):
-        for _ in range(calls):
-            torch.manual_seed(1)
-            expected = function(*args)
-            torch.manual_seed(1)
-            alike(expected, compiled(*args), tolerance)
-    if graphs is not None:
-        assert len(backend.graphs) == graphs, (len(backend.graphs), [event.reason for event in journal.events if event.reason])
-    return backend
-
-
-def gradients(function, *leaves):
-    for leaf in leaves:
-        leaf.grad = None
-    function(*leaves).sum().backward()
-    return [leaf.grad for leaf in leaves]
-
-
 # -- autocast ------------------------------------------------------------------------------------------------------------------------
 
-LINEAR = torch.nn.Linear(8, 8)
-X, W = torch.randn(4, 8), torch.randn(8, 8)
 
 
 def mixed(x):
@@ -447,203 +384,6 @@ def test_custom_forward_and_backward_under_autocast():
     check(product, X.clone().requires_grad_(), W.clone().requires_grad_(), graphs=1, tolerance=2e-2)
 
 
-# -- transforms of torch.func --------------------------------------------------------------------------------------------------------
-
-def squares(x):
-    return (x * x).sum()
-
-
-def by_name(p, x):
-    return {"out": (p["w"] * x).sin(), "twice": x * 2}
-
-
-VMAPPED = torch.vmap(squares)
-GRADIENT = torch.func.grad(lambda p, x: (p["w"] * x).sin().sum() * p["b"])
-
-
-class Doubling(torch.autograd.Function):
-    """A straight-through estimate whose backward is not the forward's."""
-
-    @staticmethod
-    def forward(x):
-        return torch.round(x)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return grad * 2 + x * 0
-
-
-TRANSFORMED = {
-    "vmap": lambda x: torch.vmap(squares)(x + 1) * 2,
-    "vmap in_dims": lambda x: torch.vmap(lambda a, b: a + b, in_dims=(1, None), out_dims=1)(x, x[:, 0]),
-    "vmap of a closure": lambda x: torch.vmap(lambda a: a @ (x.t() * 2))(x),
-    "vmap of vmap": lambda x: torch.vmap(torch.vmap(lambda a: a.sin() + 1))(x),
-    "vmap made outside": lambda x: VMAPPED(x) + 1,
-    "vmap of a dict": lambda x: torch.vmap(by_name, in_dims=({"w": None}, 0))({"w": x[0]}, x),
-    "vmap with a keyword": lambda x: torch.vmap(lambda a, *, k: a * k)(x, k=x),
-    "vmap of a module": lambda x: torch.vmap(LINEAR)(x),
-    "vmap in chunks": lambda x: torch.vmap(squares, chunk_size=2)(x),
-    "grad": lambda x: torch.func.grad(squares)(x + 1) * 2,
-    "grad with numbers": lambda x: torch.func.grad(lambda a, n: (a ** n).sum())(x, 3),
-    "grad of two": lambda x: torch.func.grad(lambda a, b: (a * b).sum(), argnums=(0, 1))(x, x + 1),
-    "grad made outside": lambda x: GRADIENT({"w": x, "b": x.sum()}, x),
-    "grad with aux": lambda x: torch.func.grad(lambda a: ((a * a).sum(), a.cos()), has_aux=True)(x),
-    "grad and value": lambda x: torch.func.grad_and_value(squares)(x),
-    "grad of grad": lambda x: torch.func.grad(lambda a: torch.func.grad(lambda b: (b ** 3).sum())(a).sum())(x),
-    "grad of detached": lambda x: torch.func.grad(lambda a: (a * a.detach()).sum())(x),
-    "grad without gradient inside": lambda x: torch.func.grad(lambda a: no_gradient(a) + squares(a))(x),
-    "per-sample gradients": lambda x: torch.vmap(torch.func.grad(lambda a, w: (a @ w).relu().sum()), in_dims=(0, None))(x, x.t()),
-    "custom backward": lambda x: torch.func.grad(lambda a: Doubling.apply(a * a).sum())(x),
-    "jacrev": lambda x: torch.func.jacrev(torch.sin)(x[0]),
-    "jacfwd": lambda x: torch.func.jacfwd(lambda a: a * a.sum())(x[0]),
-    "hessian": lambda x: torch.func.hessian(lambda a: (a ** 3).sum())(x[0]),
-    "jvp": lambda x: torch.func.jvp(lambda a: a * a, (x,), (x + 1,)),
-    "vjp": lambda x: torch.func.vjp(lambda a: a * a, x)[1](x),
-}
-BROKEN_AROUND = {"vjp": None, "vmap in chunks": None, "vmap of a module": None}
-
-
-def no_gradient(a):
-    with torch.no_grad():
-        return (a * a).sum()
-
-
-@pytest.mark.parametrize("name", TRANSFORMED)
-def test_transforms(name):
-    function = TRANSFORMED[name]
-    with torch.no_grad():
-        check(lambda x: function(x * 1), X, graphs=BROKEN_AROUND.get(name, 1))
-
-
-@pytest.mark.parametrize("name", ["vmap", "grad", "grad made outside", "custom backward", "jvp", "per-sample gradients"])
-def test_gradients_through_transforms(name):
-    def total(x):
-        result = TRANSFORMED[name](x)
-        return sum(one.sum() for one in (result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)))
-    for compiled in (thruway.compile(total, backend=Graphs()), thruway.compile(total)):
-        for _ in range(2):
-            alike(gradients(total, X.clone().requires_grad_()), gradients(compiled, X.clone().requires_grad_()))
-
-
-def test_a_transformed_function_survives_a_break_and_can_be_returned():
-    def across(x):
-        made = torch.func.grad(squares)
-        text = str(x[0, 0].round().item())
-        return made(x), len(text), made
-
-    compiled = thruway.compile(across)
-    for _ in range(2):
-        expected, found = across(X), compiled(X)
-        alike(expected[:2], found[:2])
-        alike(expected[2](X), found[2](X))
-
-
-def test_effects_inside_a_transformed_function_happen_as_in_eager():
-    shapes = []
-
-    def noting(a):
-        shapes.append(a.shape)
-        return a.sum()
-
-    def outer(x):
-        inside = []
-
-        def keeping(a):
-            inside.append(a.dim())
-            return a * 2
-        return torch.vmap(noting)(x + 1), torch.vmap(keeping)(x), inside
-    compiled = thruway.compile(outer)
-    for count in (1, 2, 3):
-        alike(outer(X), compiled(X))
-        assert shapes == [(8,)] * 2 * count
-
-
-def test_wrong_uses_of_transforms_raise_torchs_errors():
-    def not_scalar(x):
-        return torch.func.grad(lambda a: a * 2)(x + 1)
-
-    def random(x):
-        return torch.vmap(lambda a: a + torch.rand(()))(x)
-
-    def wrong_dims(x):
-        return torch.vmap(squares, in_dims=5)(x)
-    for function in (not_scalar, random, wrong_dims):
-        with pytest.raises((RuntimeError, ValueError)) as expected:
-            function(X)
-        with pytest.raises(type(expected.value)) as found:
-            thruway.compile(function)(X)
-        assert str(found.value) == str(expected.value)
-
-
-def test_random_numbers_in_transforms_are_those_of_eager():
-    check(lambda x: torch.vmap(lambda a: a + torch.rand_like(a), randomness="different")(x), X)
-    check(lambda x: torch.vmap(lambda a: F.dropout(a), randomness="same")(x), X)
-
-
-def test_calls_inside_a_transform_run_eager():
-    compiled = thruway.compile(squares)
-    alike(torch.vmap(squares)(X), torch.vmap(compiled)(X))
-    alike(torch.func.grad(squares)(X), torch.func.grad(compiled)(X))
-
-
-# -- functional_call -----------------------------------------------------------------------------------------------------------------
-
-class Tied(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.Linear(8, 8, bias=False)
-        self.norm = torch.nn.BatchNorm1d(8)
-        self.second = torch.nn.Linear(8, 8, bias=False)
-        self.second.weight = self.first.weight
-
-    def forward(self, x, *, scale=1.0):
-        return self.second(self.norm(self.first(x))) * scale
-
-
-TIED = Tied().eval()
-
-
-def called_with(x):
-    return torch.func.functional_call(TIED, {"first.weight": TIED.first.weight * 2, "norm.running_mean": x[0]}, (x,), {"scale": 3.0})
-
-
-def gradient_of_parameters(x):
-    parameters = {name: one.detach() for name, one in LINEAR.named_parameters()}
-    return torch.func.grad(lambda p: torch.func.functional_call(LINEAR, p, x).square().sum())(parameters)
-
-
-def ensemble(x):
-    weights = {"weight": torch.stack([LINEAR.weight, LINEAR.weight * 2]), "bias": torch.stack([LINEAR.bias, LINEAR.bias + 1])}
-    return torch.vmap(lambda p, a: torch.func.functional_call(LINEAR, p, (a,)), in_dims=(0, None))(weights, x)
-
-
-@pytest.mark.parametrize("function", [called_with, gradient_of_parameters, ensemble])
-def test_functional_call(function):
-    weight, keys = TIED.first.weight, list(LINEAR._parameters)
-    with torch.no_grad():
-        check(function, X, graphs=1)
-    assert TIED.first.weight is weight and TIED.second.weight is weight and list(LINEAR._parameters) == keys
-
-
-def test_functional_call_in_training_writes_the_given_statistics():
-    layer = torch.nn.BatchNorm1d(8)
-
-    def train(x, mean):
-        return torch.func.functional_call(layer, {"running_mean": mean}, (x,))
-    compiled = thruway.compile(train)
-    for _ in range(2):
-        wanted, found = torch.zeros(8), torch.zeros(8)
-        layer.reset_running_stats()
-        alike(train(X, wanted), compiled(X, found))
-        alike(wanted, found)
-        assert layer.running_mean.abs().max() == 0
-
-
 # -- numpy, and tensors of other classes ----------------------------------------------------------------------------------------------
 
 ARRAY = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], dtype=np.float32)
@@ -833,28 +573,6 @@ def test_a_weak_reference_is_looked_at_again():
 @torch.no_grad()
 def test_recurrent_layers_look_at_their_weak_references():
     check(lambda x: LSTM(x[None] + 1)[0] * 2, X, graphs=1)
-
-
-def test_transforms_with_parameters_from_outside_and_sizes_that_change():
-    def loss(p, a, k):
-        return torch.func.functional_call(LINEAR, p, a).pow(2).sum() * k.shape[0]
-
-    def per_sample(p, x):
-        return torch.vmap(torch.func.grad(loss), in_dims=(None, 0, None))(p, x * 1, x)["bias"] + x.sum()
-    parameters = {name: one.detach() for name, one in LINEAR.named_parameters()}
-    backend = Graphs()
-    for compiled in (thruway.compile(per_sample, backend=backend), thruway.compile(per_sample)):
-        for size in (4, 4, 6, 7, 9):
-            x = torch.randn(size, 8)
-            with torch.no_grad():
-                alike(per_sample(parameters, x), compiled(parameters, x), 1e-3)
-
-
-def test_gradients_reach_what_a_transformed_function_closes_over():
-    def closing(x):
-        scale = x.sum()
-        return torch.func.grad(lambda v: (v * v * scale).sum())(x.detach() + 1)
-    alike(gradients(closing, X.clone().requires_grad_()), gradients(thruway.compile(closing), X.clone().requires_grad_()))
 
 
 # -- a whole training step ------------------------------------------------------------------------------------------------------------

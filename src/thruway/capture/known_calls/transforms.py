@@ -23,7 +23,7 @@ from thruway.capture.known_calls.torch_state import set_grad_enabled
 from thruway.capture.opcodes.stack import cell_content
 from thruway.capture.state import State
 from thruway.capture.tensors import NotTensorArguments, result_value, run_trace, to_node, to_trace
-from thruway.capture.values.base import CellValue, Constant, DictValue, ListValue, TensorValue, TransformedValue, TupleValue, Value
+from thruway.capture.values.base import CellValue, Constant, DictValue, FunctionValue, ListValue, TensorValue, TransformedValue, TupleValue, Value
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.effect import MUTABLE, children, mark_exposed
@@ -75,12 +75,11 @@ def call_transformed(state: State, args: Args, kwargs: Kwargs) -> Value:
     return _apply(state, made.target, made.function, made.options, args, kwargs)
 
 
-def _call_found(target: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value]:
+def _call_found(target: Callable[..., Any]) -> Callable[[State, FunctionValue, Args, Kwargs], Value]:
     """The same, made outside: function and options stand in the closure of what torch made."""
     names = inspect.signature(target).parameters
 
-    def row(state: State, args: Args, kwargs: Kwargs) -> Value:
-        made, *args = args
+    def row(state: State, made: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
         cells: dict[str, CellValue] = dict(zip(made.code.co_freevars, function_cells(state, made)))
         options = {name: cell_content(state, cell, name) for name, cell in cells.items() if name in names}
         return _apply(state, target, options.pop("func"), options, args, kwargs)

@@ -120,9 +120,6 @@ def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwa
     if (module, code.co_qualname) in BOOKKEEPING:
         return Constant(None)
     if is_refused_module(module) and (module, code.co_qualname) not in CHOOSERS:
-        row = state.known.get(code)
-        if row is not None:
-            return _call_row(state, row, function.name, [function, *args], kwargs)
         raise unsupported(state, "TW101", code.co_qualname)
     frame = Frame(code, function, state.program(code), function.namespace)
     bind_arguments(state, function, frame.locals, args, kwargs)
