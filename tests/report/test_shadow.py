@@ -3,6 +3,7 @@ script that is written shows the fault again in a process of its own."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import subprocess
@@ -244,3 +245,30 @@ def test_rounding_within_eagers_own_error_is_no_difference():
 
     with torch.no_grad():
         thruway.compile(f, check=2)(torch.randn(4096, 8))
+
+
+def test_classes_with_closures_and_caches_are_left_as_one_call_leaves_them():
+    seen = []
+
+    @functools.lru_cache
+    def cached(size):
+        seen.append(size)
+        return size * 2
+
+    def f(x):
+        class Local:
+            def note(self):
+                seen.append("noted")
+
+        Local().note()
+        return x * cached(x.shape[0])
+
+    class Outer:
+        def __call__(self, x):
+            seen.append("outer")
+            return f(x)
+
+    compiled, outer = thruway.compile(lambda o, x: o(x), check=2), Outer()
+    for _ in range(2):
+        assert compiled(outer, torch.ones(3))[0] == 6
+    assert seen == ["outer", "noted", 3, "outer", "noted"]

@@ -138,8 +138,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     """What an object holds, by name."""
     match value:
         case dict():
-            items = value.items() if isinstance(value, collections.OrderedDict) else dict.items(value)
-            yield from ((f"[{_short(key)}]", one) for key, one in items)
+            keys = collections.OrderedDict.__iter__(value) if isinstance(value, collections.OrderedDict) else dict.__iter__(value)
+            yield from ((f"[{_short(key)}]", dict.__getitem__(value, key)) for key in keys)
         case list() | tuple() | collections.deque():
             yield from ((f"[{i}]", one) for i, one in enumerate(value))
         case set() | frozenset():

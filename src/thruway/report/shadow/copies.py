@@ -12,7 +12,9 @@ import enum
 import functools
 import io
 import logging
+import os
 import random
+import sys
 import threading
 import types
 import weakref
@@ -22,6 +24,7 @@ import numpy
 import torch
 
 from thruway.core.marks import ORIGINAL, original_of
+from thruway.frame.skip import is_skipped_module
 
 SHARED = (
     type(None), bool, int, float, complex, str, bytes, range, type, type(Ellipsis), type(NotImplemented), types.ModuleType, types.CodeType,
@@ -32,6 +35,13 @@ SHARED = (
 MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 WIDE = {torch.float32: torch.float64, torch.bfloat16: torch.float64, torch.float16: torch.float64, torch.complex64: torch.complex128}
 LINKS = ("__dict__", "__weakref__")
+
+
+@functools.cache
+def is_foreign(module: str) -> bool:
+    """Whether code of that module keeps no state that a user's program is checked for: the standard library's, torch's, installed ones'."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return module.split(".")[0] == "torch" or is_skipped_module(module) or f"{os.sep}site-packages{os.sep}" in file
 
 
 class NotCopied(Exception):
@@ -67,9 +77,19 @@ class Copies:
             return value.copy()
         if isinstance(value, random.Random | torch.Generator | numpy.random.Generator | numpy.random.RandomState):
             return self._generator(value)
+        if isinstance(value, functools._lru_cache_wrapper):
+            return self._cached(value)
         if hasattr(kind, "__next__"):
             raise NotCopied(f"an iterator ({kind.__name__}), which can be run through only once")
         return self._structure(value, kind)
+
+    def _cached(self, value: Any) -> Any:
+        """A cached function with an empty cache of its own. What a filled one holds cannot be read."""
+        if is_foreign(getattr(value, "__module__", None) or ""):
+            return value
+        if value.cache_info().currsize:
+            raise NotCopied("a cached function, whose cache is filled")
+        return self._remember(value, functools.lru_cache(**value.cache_parameters())(self.copy(value.__wrapped__)))
 
     def _structure(self, value: Any, kind: type) -> Any:
         match value:
@@ -116,7 +136,7 @@ class Copies:
         if issubclass(base, dict):
             if base is collections.defaultdict:
                 made.default_factory = self.copy(value.default_factory)
-            for key in list(dict.__iter__(value)) if base is not collections.OrderedDict else list(value):
+            for key in list((collections.OrderedDict if base is collections.OrderedDict else dict).__iter__(value)):
                 base.__setitem__(made, self.copy(key), self.copy(dict.__getitem__(value, key)))
         elif base is list or base is collections.deque:
             base.extend(made, [self.copy(one) for one in base.__iter__(value)])

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from thruway.core.marks import is_compiled_type, original_of
-from thruway.frame.skip import is_skipped_module
-from thruway.report.shadow.copies import SHARED, Copies
+from thruway.report.shadow.copies import SHARED, Copies, is_foreign
 
-Owner = dict[str, Any] | type
+Owner = dict[str, Any] | type | types.CellType
 Place = tuple[int, str]                    # index of the namespace, name
 MISSING = object()
+CONTENT = "a variable of methods"
 DEEPEST = 60
 
 
@@ -106,7 +106,7 @@ class _Walk:
             case types.FunctionType():
                 self.function(value, depth)
             case types.ModuleType():
-                if not _is_foreign(value.__name__):
+                if not is_foreign(value.__name__):
                     self.owners.setdefault(id(value.__dict__), value.__dict__)
             case type():
                 self.cls(value, depth)
@@ -116,7 +116,7 @@ class _Walk:
                 self.parts(value, depth)
 
     def function(self, value: types.FunctionType, depth: int) -> None:
-        if _is_foreign(value.__globals__.get("__name__") or ""):
+        if is_foreign(value.__globals__.get("__name__") or ""):
             return
         self.definitions.append(value)
         self.owners.setdefault(id(value.__globals__), value.__globals__)
@@ -133,7 +133,7 @@ class _Walk:
                 self.code(constant)
 
     def cls(self, value: type, depth: int) -> None:
-        if _is_foreign(value.__module__) or not isinstance(value.__module__, str):
+        if is_foreign(value.__module__) or not isinstance(value.__module__, str):
             return
         self.definitions.append(value)
         self.owners.setdefault(id(value), value)
@@ -141,6 +141,15 @@ class _Walk:
             for part in (one, *(getattr(one, name, None) for name in ("__func__", "fget", "fset", "func"))):
                 if isinstance(part, types.FunctionType | type):
                     self.visit(part, depth + 1)
+                if isinstance(part, types.FunctionType):
+                    self.cells(part)
+
+    def cells(self, method: types.FunctionType) -> None:
+        """Cells of methods are variables: a class is not copied."""
+        for cell in method.__closure__ or ():
+            if _is_filled(cell) and not isinstance(cell.cell_contents, type):
+                self.owners[id(cell)] = cell
+                self.variables[id(cell), CONTENT] = cell.cell_contents
 
     def parts(self, value: Any, depth: int) -> None:
         self.visit(type(value), depth + 1)
@@ -167,20 +176,22 @@ def _is_filled(cell: types.CellType) -> bool:
         return False
 
 
-def _is_foreign(module: str) -> bool:
-    """Whether code of that module keeps no state that a user's program is checked for."""
-    return module.split(".")[0] in ("torch", "torchvision", "numpy") or is_skipped_module(module)
-
-
 def _data(owner: Owner) -> dict[str, Any]:
-    """A module's or class's variables; of a class those that hold data."""
+    """A module's, class's or cell's variables; of a class those that hold data."""
+    if isinstance(owner, types.CellType):
+        return {CONTENT: owner.cell_contents} if _is_filled(owner) else {}
     if not isinstance(owner, type):
         return dict(owner)
     return {name: value for name, value in vars(owner).items() if not name.startswith("__") and not hasattr(type(value), "__get__")}
 
 
 def _put(owner: Owner, name: str, value: Any) -> None:
-    if isinstance(owner, type):
+    if isinstance(owner, types.CellType):
+        if value is not MISSING:
+            owner.cell_contents = value
+        elif _is_filled(owner):
+            del owner.cell_contents
+    elif isinstance(owner, type):
         if value is not MISSING and vars(owner).get(name, MISSING) is not value:
             type.__setattr__(owner, name, value)
         elif value is MISSING and name in vars(owner):
