@@ -6,6 +6,7 @@ exception of the user's own program, which an `except` of theirs may catch insid
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +45,9 @@ def _error_on(fill: int, target: Callable[..., Any], args: list[Any], kwargs: di
     real_args = [_stand_in(each, fill, stand_ins) for each in args]
     real_kwargs = {name: _stand_in(each, fill, stand_ins) for name, each in kwargs.items()}
     try:
-        target(*real_args, **real_kwargs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            target(*real_args, **real_kwargs)
     except Exception as error:
         return error
     return None

@@ -110,7 +110,18 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
         return None
     writes = state.writes
     result = run_trace(state, target, trace_args, trace_kwargs)
+    if state.writes != writes and any(map(_repeats_elements, [*trace_args, *trace_kwargs.values()])):
+        error = eager_error(target, trace_args, trace_kwargs)
+        if error is not None:
+            raise_real(state, error)
     return record_result(state, target, args, kwargs, result, state.writes != writes)
+
+
+def _repeats_elements(trace: Any) -> bool:
+    """Whether it is a tensor that shows one element in several places: many operators refuse to write it."""
+    if not isinstance(trace, TraceTensor) or trace._symbolic:
+        return False
+    return any(stride == 0 and size > 1 for size, stride in zip(trace.shape, trace.stride()))
 
 
 def _has_no_device(kwargs: dict[str, Value]) -> bool:

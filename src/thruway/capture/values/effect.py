@@ -24,8 +24,7 @@ def expose(state: State, value: Value, inside: tuple[Value, ...] = ()) -> None:
     if value.exposed or isinstance(value, (Constant, TensorValue, SizeValue)):
         return
     if value in inside:
-        mark_exposed(state, value)
-        state.effects.steps.append(Build(value, ()))
+        _cut(state, value, inside[inside.index(value):])
         return
     parts = children(state, value)
     for part in parts:
@@ -36,6 +35,14 @@ def expose(state: State, value: Value, inside: tuple[Value, ...] = ()) -> None:
             return
         mark_exposed(state, value)
         state.effects.steps.append(Build(value, contents(value)))
+
+
+def _cut(state: State, value: Value, circle: tuple[Value, ...]) -> None:
+    """`circle` starts at `value` and leads back to it: the first member that can be created empty is; functions cannot."""
+    empty = next(one for one in circle if not isinstance(one, FunctionValue | TupleValue | MethodValue | PartialValue))
+    mark_exposed(state, empty)
+    state.effects.steps.append(Build(empty, ()))
+    expose(state, value)
 
 
 MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue, IteratorValue, GeneratorValue, TransformedValue)

@@ -97,13 +97,13 @@ def record_write(state: State, mapping: DictValue, operation: str, *operands: Va
 
 
 def _remember_key(state: State, mapping: DictValue, key: Any) -> None:
-    items, old = mapping.items, mapping.items.get(key)
+    old = mapping.items.get(key)
 
     def undo() -> None:
         if old is None:
-            del items[key]
+            del mapping.items[key]
         else:
-            items[key] = old
+            mapping.items[key] = old
     state.effects.remember(undo, age_to_change(state, mapping))
 
 
