@@ -221,7 +221,34 @@ def wrapping(x):
     return wrapped(x), inside(x), inside.__wrapped__(x), told
 
 
-@pytest.mark.parametrize("function", [formats, deleters, metaclasses, dispatch, records, exit_stacks, groups, wrapping])
+class Ordered:
+    def __init__(self, value):
+        self.value = value
+
+    def __lt__(self, other):
+        return self.value < other.value
+
+    def __divmod__(self, other):
+        return 1, other
+
+    def __rdivmod__(self, other):
+        return 2, other
+
+    def __round__(self, digits=None):
+        return "rounded", digits
+
+
+def operators(x):
+    one, two = Ordered(1), Ordered(2)
+    try:
+        one >= two                                                              # noqa: B015
+    except TypeError as error:
+        text = str(error)
+    numbers = divmod(one, 3), divmod(7, two), round(one), round(one, 2)
+    return x + 1, max(one, two).value, min(one, two).value, sorted([two, one])[0].value, one > two, text, numbers
+
+
+@pytest.mark.parametrize("function", [operators, formats, deleters, metaclasses, dispatch, records, exit_stacks, groups, wrapping])
 def test_protocols(function):
     assert_same(function, torch.arange(3.0), graphs=1, breaks=0)
 

@@ -16,7 +16,7 @@ from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
     FALSE, NONE, TRUE, Constant, ListValue, ObjectValue, SizeValue, TensorValue, TupleValue, Value,
 )
-from thruway.capture.values.binary import binary, unary
+from thruway.capture.values.binary import binary, divide_with_rest, unary
 from thruway.capture.values.call import call, call_pure, run_inline
 from thruway.capture.values.compare import boolean, compare, contains, identical
 from thruway.capture.values.errors import raise_as_python_does
@@ -127,14 +127,16 @@ def absolute(state: State, args: Args, kwargs: Kwargs) -> Result:
 
 
 def rounded(state: State, args: Args, kwargs: Kwargs) -> Result:
+    if isinstance(args[0], ObjectValue) and isinstance(found := state.type_lookup(args[0].cls, "__round__"), types.FunctionType):
+        return call(state, bind(state, found, args[0], args[0].cls, "__round__"), args[1:], kwargs)
     if isinstance(args[0], TensorValue):
         return call_torch(state, torch.Tensor.round, [args[0]], {"decimals": args[1]} if len(args) > 1 else {})
     found = rounded_size(state, args, kwargs)
     return call_pure(state, round, args, kwargs) if found is None else found
 
 
-def divided(state: State, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue((run_inline(state, binary(state, "//", *args)), run_inline(state, binary(state, "%", *args))))
+def divided(state: State, args: Args, kwargs: Kwargs) -> Result:
+    return divide_with_rest(state, *args)
 
 
 def power(state: State, args: Args, kwargs: Kwargs) -> Result:

@@ -135,6 +135,13 @@ def _by_slots(state: State, name: str, symbol: str, left: Value, right: Value) -
     raise_error(state, TypeError, f"unsupported operand type(s) for {symbol}: '{left_type.__name__}' and '{right_type.__name__}'")
 
 
+def divide_with_rest(state: State, left: Value, right: Value) -> Result:
+    """divmod(left, right)."""
+    if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+        return _by_slots(state, "divmod", "divmod()", left, right)
+    return TupleValue((run_inline(state, binary(state, "//", left, right)), run_inline(state, binary(state, "%", left, right))))
+
+
 def _lookup(cls: type, name: str) -> Any:
     return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
 

@@ -19,7 +19,7 @@ from thruway.capture.values.base import (
 from thruway.capture.values.binary import is_set_like, set_items
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python
-from thruway.capture.values.errors import raise_real
+from thruway.capture.values.errors import raise_error, raise_real
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, read_key
@@ -86,14 +86,17 @@ def _by_slots(state: State, symbol: str, left: Value, right: Value) -> Value:
                 return result
         elif found is not MISSING and sign == "!=" and isinstance(state.type_lookup(owner.cls, "__eq__"), types.FunctionType):
             return boolean(not truth(state, _by_slots(state, "==", left, right)))
-        elif found not in (MISSING, object.__eq__, object.__ne__) and owner.storage is not None:
+        elif found not in NO_ANSWER and owner.storage is not None:
             other = other.storage if isinstance(other, ObjectValue) and other.storage is not None else other
             return run_inline(state, compare(state, sign, owner.storage, other))
-        elif found not in (MISSING, object.__eq__, object.__ne__):
+        elif found not in NO_ANSWER:
             raise unsupported(state, "TW111", python_type(left).__name__, python_type(right).__name__)
     if symbol in ("==", "!="):
         return boolean((left is right) == (symbol == "=="))
-    raise unsupported(state, "TW111", python_type(left).__name__, python_type(right).__name__)
+    raise_error(state, TypeError, f"'{symbol}' not supported between instances of '{python_type(left).__name__}' and '{python_type(right).__name__}'")
+
+
+NO_ANSWER = (MISSING, object.__eq__, object.__ne__, object.__lt__, object.__le__, object.__gt__, object.__ge__)
 
 
 def equal(state: State, left: Value, right: Value) -> bool:
