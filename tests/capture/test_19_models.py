@@ -6,6 +6,7 @@ import abc
 import contextlib
 import contextvars
 import copy
+import functools
 from collections.abc import Iterable
 
 import pytest
@@ -357,3 +358,28 @@ def test_a_copied_configuration_is_written_through_its_class():
     config.width = 5
     torch.testing.assert_close(compiled(x, config), f(x, config))
     assert Config.log.count("width") > 4
+
+
+@functools.lru_cache
+def is_available():
+    return True
+
+
+@functools.lru_cache
+def is_at_least(version, strict=False):
+    return version < "3" and not strict
+
+
+def test_the_first_and_only_answers_of_bounded_caches():
+    """Libraries ask so what else is installed; the first call of all leaves the answers."""
+    def f(x):
+        if is_available() and is_at_least("2.9") and not is_at_least("4", strict=True):
+            return x * 2
+        return x - 1
+
+    is_available.cache_clear()
+    is_at_least.cache_clear()
+    compiled, x = thruway.compile(f), torch.randn(2)
+    for _ in range(4):
+        torch.testing.assert_close(compiled(x), x * 2)
+    assert thruway.metrics()["graph_breaks"] == 0 and thruway.metrics()["graphs"] == 1 and thruway.metrics()["postponed"] == 1

@@ -56,7 +56,7 @@ def _table(cached: Cached) -> dict[Any, Any]:
 
 
 def _held(cached: Cached, key: Any) -> Any:
-    """The answer for `key`, or _NOTHING. A bounded cache shows its entries as type, key, result, before its dict."""
+    """The answer for `key`, or _NOTHING. A bounded cache shows its own type, each entry as key, result, type, and then its dict."""
     table = _table(cached)
     if key not in table:
         return _NOTHING
@@ -64,7 +64,8 @@ def _held(cached: Cached, key: Any) -> Any:
         return table[key]
     parts = gc.get_referents(cached)
     link_type = type(table[key])
-    return next((parts[i + 2] for i, part in enumerate(parts) if part is link_type and parts[i + 1] == key), _NOTHING)
+    entries = range(1, 3 * len(table), 3)
+    return next((parts[i + 1] for i in entries if parts[i + 2] is link_type and parts[i] == key), _NOTHING)
 
 
 def _key(cached: Cached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
