@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from thruway.core.sizes import Size, SizeLike, Symbol, add, as_symbol, floordiv, maximum, minimum, mod, mul, substitute, symbol, symbols
 from thruway.frame.modes import SETTERS
-from thruway.graph.numbers import PLAIN, Meta, example_of, tensor_of_size
+from thruway.graph.numbers import PLAIN, Meta, tensor_of_size
 from thruway.shapes.meta import TensorMeta
 
 SHORTEST = 2               # calls of which a piece is worth its launch
@@ -111,7 +111,7 @@ class _Cutting:
         made = self.copies[node] = self.graph.node_copy(node, self.copies.__getitem__)
         if (name := as_symbol(self.numbers.get(node))) is not None:
             self.shown.setdefault(name, (made, None))
-        if isinstance(trace := example(node), torch.Tensor):
+        if node not in self.numbers and isinstance(trace := example(node), torch.Tensor):
             for dim, size in enumerate(trace.meta.sizes):
                 if (name := as_symbol(size)) is not None:
                     self.shown.setdefault(name, (made, dim))
@@ -180,12 +180,12 @@ def _side_piece(side: GraphModule, weights: list[bool], trusted: list[bool], nod
 
 
 def example(node: Node) -> Any:
-    """The trace of what a node gives; None where it is no tensor."""
-    if _is_list(node):
-        return None
-    if "example_value" in node.meta or node.op not in ("call_function", "call_method") or not node.args or not isinstance(node.args[0], Node):
-        return node.meta.get("example_value")
-    return example_of(node)
+    """The trace of what a node gives (in-place operators give their first argument); None where it is no tensor."""
+    while "example_value" not in node.meta:
+        if _is_list(node) or node.target in READS or not node.args or not isinstance(node.args[0], Node):
+            return None
+        node = node.args[0]
+    return node.meta["example_value"]
 
 
 def _is_list(node: Node) -> bool:
