@@ -60,7 +60,7 @@ def follow(op: OpOverload, traits: Traits, args: tuple, kwargs: dict, made: Any)
         written = kwargs.get(name) if isinstance(name, str) else args[name] if name < len(args) else None
         for one in written if isinstance(written, (list, tuple)) else (written,):
             if isinstance(one, torch.Tensor):
-                one.root.is_written = True
+                one.root.is_written = True      # type: ignore[attr-defined]
     if traits.writes or traits.random or not op._name.startswith("aten::") or "empty" in op._name or not _is_small(made):
         return
     try:
