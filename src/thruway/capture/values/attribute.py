@@ -413,6 +413,10 @@ FUNCTION_ATTRIBUTES: dict[str, Callable[[State, FunctionValue], Value]] = {
 }
 
 
+if hasattr(types.FunctionType, "__type_params__"):                      # 3.12
+    FUNCTION_ATTRIBUTES["__type_params__"] = lambda state, f: TupleValue(()) if f.real is None else from_python(state, f.real.__type_params__)
+
+
 def _told(state: State, value: FunctionValue, name: str, made: Any) -> Value:
     """What a function says of itself, which functools.wraps changes; `made` what one made inside begins with."""
     return Constant(made) if value.real is None else wrap(state, getattr(value.real, name), Attr(value.source, name))
