@@ -146,7 +146,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield from ((f".{_short(one)}", None) for one in sorted(value, key=_short))
         case types.FunctionType():
             yield "()", value.__code__
-            yield from ((f".{name}", getattr(value, name)) for name in ("__closure__", "__defaults__", "__kwdefaults__", "__dict__"))
+            yield from ((f".{name}", getattr(value, name)) for name in ("__closure__", "__defaults__", "__kwdefaults__"))
+            yield from ((f".{name}", one) for name, one in value.__dict__.items() if not name.startswith("__"))
         case types.MethodType():
             yield from ((f".{name}", getattr(value, name)) for name in ("__func__", "__self__"))
         case types.CellType():

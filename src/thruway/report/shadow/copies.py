@@ -41,7 +41,7 @@ LINKS = ("__dict__", "__weakref__")
 def is_foreign(module: str) -> bool:
     """Whether code of that module keeps no state that a user's program is checked for: the standard library's, torch's, installed ones'."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return module.split(".")[0] == "torch" or is_skipped_module(module) or f"{os.sep}site-packages{os.sep}" in file
+    return module.split(".")[0] in ("torch", *sys.stdlib_module_names) or is_skipped_module(module) or f"{os.sep}site-packages{os.sep}" in file
 
 
 class NotCopied(Exception):
@@ -117,6 +117,8 @@ class Copies:
     def _object(self, value: Any, kind: type) -> Any:
         """An instance of a builtin container, of a class made of one, or of a plain class; others by their own copy protocol."""
         base = next((one for one in (*MAPPINGS[1:], dict, list, set, frozenset, collections.deque, tuple) if isinstance(value, one)), object)
+        if base is object and _is_sentinel(value, kind):
+            return value
         if base in (tuple, frozenset):
             items = [self.copy(one) for one in base.__iter__(value)]
             made = value if all(map(_same, items, base.__iter__(value))) and kind is base else base.__new__(kind, items)
@@ -229,6 +231,11 @@ class Copies:
     def _attributes_of_tensor(self, made: torch.Tensor, value: torch.Tensor) -> None:
         for name, one in getattr(value, "__dict__", {}).items():
             made.__dict__[name] = self.copy(one)
+
+
+def _is_sentinel(value: Any, kind: type) -> bool:
+    """Whether the object is nothing but itself: no attributes, and none to come."""
+    return not _slots(value, kind) and not getattr(value, "__dict__", None) and (not kind.__dictoffset__ or is_foreign(kind.__module__))
 
 
 def _is_dense(value: torch.Tensor) -> bool:
