@@ -20,6 +20,7 @@ from shapes.samples import Sampler, overload
 
 # Rules without a sampler here: random operators, packed operators and such, tested through retraced programs.
 LAYOUT_VARIES = {
+    "aten::huber_loss": "strides of dimensions of size one",
     "aten::angle": "of complex",
     "aten::rms_norm": "with a weight of another dtype eager takes another path",
     "aten::stack": "of one tensor",

@@ -141,14 +141,16 @@ class _Lowering:
         if not isinstance(x, Tensor) or not isinstance(self.b.meta, TensorMeta) or x.root.detached:
             raise Unsupported("TW523", f"the view {operator.name}")
         name = self._alias(Tensor(self.b.name, self.b.meta, x))
-        return self._copied_view(operator, args) if name is None else Tensor(name, self.b.meta)
+        return self._copied_view(operator, args, self.b.meta) if name is None else Tensor(name, self.b.meta)
 
-    def _copied_view(self, operator: Operator, args: tuple) -> Value:
+    def _copied_view(self, operator: Operator, args: tuple, meta: TensorMeta) -> Value:
         """Complex numbers as pairs or pairs as complex numbers, by torch's operator that copies: nothing is written that would tell it from a view."""
-        packed = self.b.meta.strides == contiguous_strides(self.b.meta.sizes)
+        packed = meta.strides == contiguous_strides(meta.sizes)
         if operator.name not in COPIES or not packed or any(operator_of(node.target).writes for node in self.graph if node.op == "call_function"):
             raise Unsupported("TW522", f"the view {operator.name} as another dtype")
-        return replace(self._extern(Operator(COPIES[operator.name]), args, {}), detached=True)
+        copied = self._extern(Operator(COPIES[operator.name]), args, {})
+        assert isinstance(copied, Tensor), "a copy of one tensor is one tensor"
+        return replace(copied, detached=True)
 
     def _resolve(self, value):
         kind = type(value)
