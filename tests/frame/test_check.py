@@ -57,6 +57,13 @@ def test_strides_in_terms_of_sizes(core):
     assert made.check(function, (torch.ones(4, 7, 3).transpose(0, 1), None)) is None
 
 
+@pytest.mark.parametrize("rows", [0, 1])
+def test_symbolic_sizes_are_at_least_two(core, rows):
+    made = program(core, Guard("tensor", X, dense(S, 3)))
+    assert made.check(function, (torch.ones(2, 3), None)) is not None
+    assert made.check(function, (torch.ones(rows, 3), None)) is None
+
+
 SIZES = st.recursive(
     st.integers(-20, 20) | st.sampled_from([S, T]),
     lambda inner: st.builds(lambda f, a, b: f(a, b), st.sampled_from([lambda a, b: a + b, lambda a, b: a * b, maximum, minimum]), inner, inner)
@@ -65,7 +72,7 @@ SIZES = st.recursive(
 )
 
 
-@given(SIZES, st.integers(1, 4), st.integers(1, 4), st.sampled_from(["==", "!=", "<", "<="]), st.integers(-1, 1))
+@given(SIZES, st.integers(2, 5), st.integers(2, 5), st.sampled_from(["==", "!=", "<", "<="]), st.integers(-1, 1))
 def test_relations_evaluate_as_core_sizes_does(size, s, t, operator, offset):
     from thruway import native
 

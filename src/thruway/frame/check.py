@@ -26,6 +26,7 @@ from thruway.frame.state import read_state
 from thruway.native import probe
 
 NO_GUARD = -1
+SMALLEST = 2            # what tracing takes a symbolic size to be at least (shapes/symbolic.py)
 OPERATORS = {"<": 0, "<=": 1, "==": 2, "!=": 3}
 EXACT, ANY, BIND, SAME = range(4)                                # kinds of a dim in native/guard.h
 CONST, SYMBOL, ADD, MUL, FLOORDIV, MOD, MAX, MIN = range(8)     # words of a postfix program in native/checks.c
@@ -202,6 +203,8 @@ class _Builder:
                 return EXACT, size
             case Size(terms=terms) if len(terms) == 1 and (only := _symbol_of(size)):
                 known = only.name in self.symbols
+                if not known:
+                    self.waiting.append((SMALLEST, "<=", size, at, guard))
                 return (SAME if known else BIND), self.symbols.setdefault(only.name, len(self.symbols))
             case Size():
                 number = self.symbols.setdefault(("seen", len(self.symbols)), len(self.symbols))

@@ -267,7 +267,16 @@ def _diagonal(x: TensorMeta, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T
 def _as_strided(x: TensorMeta, sizes: Sequence[SizeLike], strides: Sequence[SizeLike], offset: SizeLike | None = None) -> TensorMeta:
     require(len(sizes) == len(strides), "as_strided with sizes and strides of different lengths")
     require(all(s >= 0 for s in sizes) and all(s >= 0 for s in strides), "as_strided with a negative size or stride")
-    return _look(x, sizes, strides, offset)
+    made = _look(x, sizes, strides, offset)
+    require(_end(made) <= _end(x), "as_strided past the tensor it looks at: what its storage holds there is not known")
+    return made
+
+
+def _end(x: TensorMeta) -> SizeLike:
+    """Behind the last element, counted from the start of the storage."""
+    if any(size == 0 for size in x.sizes):
+        return 0
+    return x.offset + 1 + sum(((size - 1) * stride for size, stride in zip(x.sizes, x.strides)), 0)
 
 
 def _unfold(x: TensorMeta, dim: int, size: int, step: int) -> TensorMeta:
