@@ -34,10 +34,21 @@ def _scaled(value: Expr, weight: Expr | None, bias: Expr | None) -> Expr:
     return value if bias is None else op("add", value, cast(bias, value.dtype))
 
 
+def _corrected(b: Builder, x: Tensor, dims: Sequence[int], wide: str) -> tuple[Tensor, Tensor]:
+    """Mean and sum of squared distances from it. The mean of values far from zero is rounded: what the distances from it sum up to is added."""
+    middle, squares = moments(b, x, dims, wide)
+
+    def away(index: tuple) -> Expr:
+        return op("sub", cast(load(x, index), wide), load(middle, index))
+    rest = b.temp(middle.sizes, reduce(x.sizes, dims, True, "sum", away, wide), "rest")
+    correction = op("div", load_broadcast(rest, x.rank), count(x, dims, wide))
+    return b.temp(middle.sizes, op("add", load_broadcast(middle, x.rank), correction), "mean"), squares
+
+
 def _normalize(b: Builder, x: Tensor, dims: Sequence[int], eps: float) -> tuple[Expr, Tensor, Tensor]:
     """(x - mean) / deviation over `dims`, and the mean and inverse deviation with those dimensions kept."""
     wide = compute_dtype(x.dtype)
-    middle, squares = moments(b, x, dims, wide)
+    middle, squares = _corrected(b, x, dims, wide)
     rstd = _inverse_deviation(b, squares, count(x, dims, wide), eps, middle)
     away = op("sub", cast(load_broadcast(x, x.rank), wide), load_broadcast(middle, x.rank))
     return op("mul", away, load_broadcast(rstd, x.rank)), middle, rstd
@@ -103,7 +114,7 @@ def _group_norm(b: Builder, meta: TensorMeta, x: Tensor, groups: int, weight, bi
     split = (x.sizes[0], groups, members, *x.sizes[2:])
     at = axis_indices(len(split))
     grouped = b.temp(split, load(x, (at[0], at[1] * members + at[2], *at[3:])), "groups")
-    middle, squares = moments(b, grouped, tuple(range(2, len(split))), wide)
+    middle, squares = _corrected(b, grouped, tuple(range(2, len(split))), wide)
     rstd = _inverse_deviation(b, squares, count(grouped, range(2, len(split)), wide), eps, middle)
     at = axis_indices(x.rank)
     place = (at[0], floordiv(at[1], members), *([0] * (len(split) - 2)))
