@@ -20,6 +20,7 @@ from thruway.capture.known_calls import KNOWN
 from thruway.capture.known_calls.torch_modes import restore_devices, restore_modes
 from thruway.capture.locals import LazyLocals
 from thruway.capture.links import Reconsider, check_links
+from thruway.capture.overlap import hangs_on_order
 from thruway.capture.resume import DRAWN, Break, emit_break
 from thruway.capture.selectable import note_operator, refuse_older_writes
 from thruway.capture.state import Frame, Input, Namespace, State
@@ -165,6 +166,8 @@ class WriteRecorder(TraceMode):
                 if isinstance(one, TraceTensor):
                     self.state.written.add(id(one.root))
                     self.writes = self.state.writes = self.state.writes + 1
+                    if self.state.overlap is None and hangs_on_order(one, (*args, *kwargs.values()), self.state.facts):
+                        self.state.overlap = unsupported(self.state, "TW117", "a view", "itself or another operand").reason
 
 
 def _statistics_written(op: Any, args: tuple) -> tuple[int, ...]:
@@ -180,6 +183,8 @@ def _keeps_statistics(op: Any) -> bool:
 def _guard_overlap(state: State) -> BreakReason | None:
     """What is written shares no memory with another input: metadata would not show it. The reason where it does: torch's operators,
     one after the other, then do what eager does."""
+    if state.overlap is not None:
+        return state.overlap
     for one in state.inputs:
         if isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written:
             for other in state.inputs:

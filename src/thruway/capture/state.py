@@ -17,7 +17,7 @@ import torch
 
 from thruway.capture.effects import Effects
 from thruway.capture.values.base import Constant, FunctionValue, ObjectValue, Value
-from thruway.core.errors import UserLine, Unsupported
+from thruway.core.errors import BreakReason, UserLine, Unsupported
 from thruway.frame.guard import MISSING, Guard
 from thruway.frame.source import Attr, Made, Source, TypeOf
 from thruway.shapes.symbolic import Facts
@@ -156,6 +156,7 @@ class State:
     namespaces: dict[int, Namespace] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     written: set[int] = field(default_factory=set)
+    overlap: BreakReason | None = None                     # why the order of writes matters, so that torch's operators run the graph
     writes: int = 0                                     # by operators, so far
     symbols: dict[str, tuple[Any, int]] = field(default_factory=dict)
     size_nodes: dict[Any, torch.fx.Node] = field(default_factory=dict)

@@ -145,6 +145,8 @@ def without_floats(state: State, value: Value) -> Value:
 
 def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
     """The call over metadata. What eager raises too is raised in the user's code; other refusals leave the stretch to eager."""
+    if _reads_memory(target, args):
+        raise unsupported(state, "TW101", f"{target.__name__} over packed sequences")
     deferred = state.facts.deferred
     try:
         result = target(*args, **kwargs)
@@ -160,6 +162,16 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
             raise_real(state, raised)
         name = getattr(target, "__name__", str(target))
         raise unsupported(state, "TW112", name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+
+
+def _reads_memory(target: Any, args: list) -> bool:
+    """Whether it reads `batch_sizes` of a packed sequence, in C++ and below all that tracing sees: there is no memory to read."""
+    name = getattr(target, "__name__", "")
+    return name in PACKED or (name in RECURRENT and len(args) > 3 and isinstance(args[3], list | tuple))
+
+
+PACKED = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
+RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 
 
 def record_result(state: State, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, wrote: bool) -> Value:
