@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from thruway.capture.state import Inline, State
@@ -12,6 +15,7 @@ from thruway.capture.values.call import call, call_pure
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mapping import complete
 from thruway.capture.values.types_ import python_type
+from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
 
 
@@ -33,8 +37,19 @@ def length_of(state: State, value: Value) -> Value | Inline:
             if found is not MISSING and value.storage is not None and not hasattr(found, "__code__"):
                 return length_of(state, value.storage)
             if found is not MISSING:
-                return call(state, bind(state, found, value, value.cls, "__len__"), [], {})
+                method = bind(state, found, value, value.cls, "__len__")
+                return call(state, wrap(state, checked_length, state.made(checked_length), True), [method], {})
     raise_error(state, TypeError, f"object of type '{python_type(value).__name__}' has no len()")
+
+
+def checked_length(method: Callable[[], Any]) -> int:
+    """What `len()` makes of the answer of a `__len__`. Captured code calls it, so that a break in the method resumes here."""
+    length = method()
+    if not isinstance(length, int):
+        raise TypeError(f"'{type(length).__name__}' object cannot be interpreted as an integer")
+    if length < 0:
+        raise ValueError("__len__() should return >= 0")
+    return length
 
 
 def _dict_length(state: State, value: DictValue) -> Value:
