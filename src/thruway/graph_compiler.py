@@ -139,6 +139,7 @@ class GraphCompiler:
         if not is_guarded:
             refuse_assumed_sizes(facts)
         if not machine.target.kernels:
+            self.journal.add("eager", name, reason=BreakReason("TW801", NO_COMPILER))
             return plain_region(graph, functools.partial(_run_operators, graph))
         with self._stage("lower", name, settings):
             program = simplify(lower(graph, machine.target, default_float))
@@ -207,7 +208,6 @@ class Machine:
     def workers(self) -> Workers | None:
         toolchain = open_toolchain(self.settings.compiler, self.store)
         if toolchain is None:
-            self.journal.add("eager", "", NO_COMPILER, reason=BreakReason("TW801", NO_COMPILER))
             return None
         return Workers(toolchain, self.store, lambda kind, detail: self.journal.add(kind, "", detail))
 

@@ -10,6 +10,7 @@ import torch
 import thruway
 from thruway.core.errors import BreakReason, UserLine
 from thruway.core.journal import Journal
+from thruway.report import explain
 from thruway.report.explain import explain_call
 from thruway.surface import lazy
 
@@ -106,3 +107,17 @@ def test_every_guard_that_missed_is_told_with_what_would_stop_it():
         compiled(x)
     (event,) = [e for e in lazy.pipeline().journal.of_kind("recompile") if e.function.endswith("<lambda>") and "float64" in e.detail][-1:]
     assert "Tensor float32" in event.detail and "Tensor float64" in event.detail and "pass tensors of one kind" in event.detail and event.where
+
+
+def test_the_text_shows_the_guards_of_the_users_tensors_and_lines_and_counts_the_rest():
+    model = torch.nn.Sequential(*(torch.nn.Linear(3, 3) for _ in range(4))).eval()
+
+    def f(x, scale):
+        return model(x) * scale
+
+    got = thruway.explain(f)(torch.ones(2, 3), 3)
+    section = str(got).partition("guards:\n")[2].partition("seconds:")[0].splitlines()
+    assert "x: Tensor float32[2, 3]" in section[0] and any("scale == 3" in line for line in section)
+    assert len(got.guards) > 50 and len(section) <= explain.GUARDS_SHOWN + 1
+    assert not any("self.__dict__" in line for line in section)
+    assert f"and {len(got.guards) - len(section) + 1} more" in section[-1]

@@ -96,3 +96,24 @@ def test_help_and_unknown_topics_list_the_known_ones(capsys, wanted, unknown):
 
 def test_topics_name_kinds_of_events():
     assert {kind for topic in logs.TOPICS.values() for kind in topic.kinds} <= set(KINDS)
+
+
+def test_a_missing_compiler_is_said_once_at_the_first_compilation_and_in_explain(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr("thruway.artifact.toolchain.find_spec", lambda name: None)
+    x = torch.ones(3)
+    with settings.override(break_notice=True, cache_dir=str(tmp_path / "kernels")), torch.no_grad():
+        assert thruway.compile(lambda x: x.sin() + 1)(x).equal(x.sin() + 1)
+        first = capfd.readouterr().err
+        told = thruway.explain(lambda x: x.cos() * 2)(x)
+    assert "No C compiler was found" in first and "install gcc" in first
+    assert capfd.readouterr().err == ""
+    assert [reason.code for reason in told.eager] == ["TW801"]
+
+
+def test_a_line_that_the_detail_names_is_not_said_twice(printed):
+    journal, lines = printed
+    with settings.override(logs=("recompiles",)):
+        journal.add("recompile", "f", f"x was 2, is 3; needed at {WHERE}", where=WHERE)
+    assert lines == [f"[recompiles] f x was 2, is 3; needed at {WHERE}"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -46,6 +48,7 @@ def bench(models, batches, against, mode, dtype, device, threads, rounds, second
     """Measures eager against compiled: the first call, steady calls, error, graphs, memory."""
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     on_gpu = device.startswith("cuda")
+    sys.path.insert(0, os.getcwd())                  # the measuring processes look there too
     try:
         named = [(name, takes_batch(name)) for name in models or WORKS]
     except (ValueError, ImportError, AttributeError) as error:

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from thruway import native
 from thruway.artifact.store import StoreRefused, open_store
 from thruway.artifact.toolchain import NO_COMPILER, find_command
 from thruway.core.ambient import settings
+from thruway.core.settings import Settings
 from thruway.surface.versions import why_not
 
 Finding = tuple[str, str, bool]
@@ -30,6 +32,7 @@ def examine() -> Iterator[Finding]:
     yield _native_core()
     yield _compiler()
     yield _cache()
+    yield from _changed_settings()
     yield "GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none", True
 
 
@@ -52,6 +55,13 @@ def _cache() -> Finding:
     except StoreRefused as refused:
         return "cache folder", str(refused), False
     return "cache folder", f"{store.folder} ({cache_mb(store.folder):.1f} of {settings.cache_size_mb} MB)", True
+
+
+def _changed_settings() -> Iterator[Finding]:
+    """The settings that are not the defaults here; with `disable` nothing is compiled, which is worth a warning."""
+    for each in fields(Settings):
+        if (value := getattr(settings, each.name)) != each.default:
+            yield "setting", f"{each.name} = {value!r}" + (": everything runs eager" if each.name == "disable" else ""), each.name != "disable"
 
 
 def cache_mb(folder: Path) -> float:

@@ -54,7 +54,13 @@ def _factory(name: str) -> Callable[..., Any]:
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ValueError(f"unknown model {name!r}; known: {', '.join(WORKS)}, or module:factory for your own")
-    return getattr(importlib.import_module(module), attribute)
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0] and error.name != module:
+            raise
+        raise ValueError(f"no module {module!r} in this folder or among the installed ones, which {name!r} needs") from None
+    return getattr(found, attribute)
 
 
 def _needed(module: str, command: str) -> Any:

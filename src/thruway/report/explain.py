@@ -6,6 +6,7 @@ comparison with eager comes to its end; `calls=` asks for a number of calls in a
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ from thruway.core.journal import Event, Journal
 from thruway.report.metrics import stage_seconds
 
 NOTED = ("kept_eager", "recompile", "repack", "predicted", "measured", "cuda_graph_refused", "out_of_memory", "bug")
+GUARDS_SHOWN = 24                     # in the text; a model has thousands
+LIBRARY = f"# {os.path.dirname(torch.__file__)}{os.sep}"                # how the line of a guard begins that torch's own code needs
+MODULE, TENSOR, VALUE = (".__dict__", " is found as ", "torch.nn.modules."), ": Tensor ", " == "
 MORE_CALLS = 20                       # what a comparison with eager takes at most
 GRAPH, COMPILING = "thruway: graph", "thruway: compile"
 
@@ -42,7 +46,7 @@ class Share:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """What the calls did. `eager` says what runs eager as a whole, `skipped` which frames below a break were never captured, `guards` one
-    line per guard, `seconds` is per stage, `notes` says what else happened (guards that missed, kept eager since that was faster, predicted
+    line per guard (the text: some), `seconds` is per stage, `notes` says what else happened (guards that missed, kept eager since that was faster, predicted
     and measured gains, weights derived, faults). `share` is of the last call, `result` what the first one returned."""
 
     graph_count: int
@@ -67,7 +71,7 @@ class Explanation:
             _section("never captured", self.skipped),
             _section("notes", self.notes),
             _section("operators", [f"{name} × {count}" for name, count in self.operators]),
-            _section("guards", self.guards),
+            _section("guards", shown_guards(self.guards)),
             _section("seconds", [f"{stage} {seconds:.4f}" for stage, seconds in self.seconds if seconds >= 1e-4]),
         ]
         shares = [str(self.share)] if self.share else []
@@ -126,6 +130,15 @@ def explain_call(
             marks.mark = None
     notes = ("compilation is switched off or not supported here: the call ran eager",) if compiled is target else ()
     return replace(explanation_of(journal.events[start:], guards.lines, result, notes), share=share, calls=wanted)
+
+
+def shown_guards(guards: Sequence[str]) -> list[str]:
+    """Those that the text shows: on tensors first, then on numbers, then what else the user's own lines need; modules' insides and torch's lines are counted."""
+    told = [guard for guard in guards if not any(part in guard for part in MODULE) and (LIBRARY not in guard or TENSOR in guard)]
+    shown = sorted(told, key=lambda guard: (TENSOR not in guard, VALUE not in guard.partition("    # ")[0]))[:GUARDS_SHOWN]
+    hidden = len(guards) - len(shown)
+    more = f"and {hidden} more, most on modules or for lines of torch: THRUWAY_LOGS=guards prints all, `.guards` of this object holds them"
+    return [*shown, more] if hidden else shown
 
 
 def _left_no_trace(events: Sequence[Event]) -> bool:

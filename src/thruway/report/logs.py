@@ -55,6 +55,9 @@ def describe_topics() -> str:
     return "\n".join(["THRUWAY_LOGS takes these topics, separated by commas:", *(f"  {name:{width}}  {topic.about}" for name, topic in TOPICS.items())])
 
 
+NO_COMPILER = "TW801"
+
+
 class LogPrinter:
     """Listener and reader of a journal; `write` takes each text to print."""
 
@@ -79,9 +82,14 @@ class LogPrinter:
         self.write(f"[{stage}] {function}\n{text}")
 
     def _notice(self, event: Event) -> None:
-        if not settings.current().break_notice or event.function in self.noticed:
+        lacks_compiler = event.reason is not None and event.reason.code == NO_COMPILER
+        about = NO_COMPILER if lacks_compiler else event.function
+        if not settings.current().break_notice or about in self.noticed:
             return
-        self.noticed.add(event.function)
+        self.noticed.add(about)
+        if lacks_compiler:                                      # news about the machine, once, and not about a function
+            self.write(f"thruway: {event.reason.what} Until then torch's operators run the graphs. THRUWAY_BREAK_NOTICE=0 hides this line.")
+            return
         why = f"{event.reason.code}: {event.reason.what}" if event.reason else event.detail
         place = event.where or (event.reason.where if event.reason else None)
         line = f" ({place.file}:{place.line})" if place else ""
@@ -98,7 +106,7 @@ def show_event(event: Event) -> str:
         parts.append(event.detail)
     if event.reason is not None:
         parts.append(str(event.reason))
-    elif event.where is not None:
+    elif event.where is not None and str(event.where) not in event.detail:
         parts.append(str(event.where))
     return " ".join(parts)
 
