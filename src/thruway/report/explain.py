@@ -133,7 +133,7 @@ def explain_call(
 
 
 def shown_guards(guards: Sequence[str]) -> list[str]:
-    """Those that the text shows: on tensors first, then on numbers, then what else the user's own lines need; modules' insides and torch's lines are counted."""
+    """Those that the text shows: on tensors, on numbers, then what else the user's own lines need; modules' insides and torch's lines are counted."""
     told = [guard for guard in guards if not any(part in guard for part in MODULE) and (LIBRARY not in guard or TENSOR in guard)]
     shown = sorted(told, key=lambda guard: (TENSOR not in guard, VALUE not in guard.partition("    # ")[0]))[:GUARDS_SHOWN]
     hidden = len(guards) - len(shown)
