@@ -90,3 +90,11 @@ def test_packed_sequences_of_other_lengths(kind):
         for lengths in ([2, 5, 1], [2, 3, 1], [5, 5, 5], [1, 4, 4], [3, 2]):
             x = torch.randn(len(lengths), 5, 6)
             assert torch.allclose(compiled(x, torch.tensor(lengths)), run(x, torch.tensor(lengths)))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: (x.contiguous(), x.reshape(-1)), lambda x: (x.reshape(-1), x.reshape(2, -1)), lambda x: ((x * 2).reshape(-1), (x * 2).contiguous()),
+    lambda x: (x.flatten(), x.clone(memory_format=torch.contiguous_format)), lambda x: ((x + 1).t(), x + 1),
+])
+def test_equal_copies_that_are_returned_stay_apart(function):
+    assert_same(function, torch.randn(6, 4).t())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import types
 from collections.abc import Callable
@@ -147,6 +148,8 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
     """The call over metadata. What eager raises too is raised in the user's code; other refusals leave the stretch to eager."""
     if _reads_memory(target, args):
         raise unsupported(state, "TW101", f"{target.__name__} over packed sequences")
+    if _is_too_large((args, kwargs)) and (raised := eager_error(target, args, kwargs)) is not None:
+        raise_real(state, raised)
     deferred = state.facts.deferred
     try:
         result = target(*args, **kwargs)
@@ -162,6 +165,35 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
             raise_real(state, raised)
         name = getattr(target, "__name__", str(target))
         raise unsupported(state, "TW112", name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+
+
+def _is_too_large(arguments: object) -> bool:
+    """Whether a number among the arguments does not fit the dtype of a tensor among them: many operators then refuse, but not over metadata."""
+    numbers: list[float] = []
+    dtypes: set[torch.dtype] = set()
+    waiting = [arguments]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, TraceTensor):
+            dtypes.add(one.dtype)
+        elif isinstance(one, torch.dtype):
+            dtypes.add(one)
+        elif type(one) is int or type(one) is float:
+            numbers.append(one)
+        elif isinstance(one, list | tuple | dict):
+            waiting += one.values() if isinstance(one, dict) else one
+    largest = max((abs(one) for one in numbers if math.isfinite(one)), default=0)
+    return largest > LEAST_LIMIT and any(largest > _limit(dtype) for dtype in dtypes)
+
+
+LEAST_LIMIT = 127
+
+
+@functools.cache
+def _limit(dtype: torch.dtype) -> float:
+    if dtype is torch.bool:
+        return math.inf
+    return torch.finfo(dtype).max if dtype.is_floating_point or dtype.is_complex else torch.iinfo(dtype).max
 
 
 def _reads_memory(target: Any, args: list) -> bool:

@@ -263,6 +263,8 @@ def alias_arguments(op: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Positions of the arguments that the results may share storage with, and of those written in place."""
     if not isinstance(op, torch._ops.OpOverload):
         return ((0,), ()) if op is operator.getitem else ((), ())
+    if op is aten._unsafe_view.default:                  # its schema keeps from autograd that it is a view
+        return (0,), ()
     arguments = op._schema.arguments
     writes = tuple(i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write)
     returned = {name for r in op._schema.returns if r.alias_info is not None for name in r.alias_info.before_set}

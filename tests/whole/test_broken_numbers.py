@@ -1,0 +1,18 @@
+"""Programs whose numbers once differed from eager's, or that went on where eager raises."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from whole.assert_same import assert_same
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.clamp(max=300), lambda x: torch.where(x > 5, 300, x), lambda x: x.masked_fill(x > 3, 300), lambda x: x.fill_(300),
+    lambda x: torch.full_like(x, 300), lambda x: torch.full((2,), 300, dtype=torch.uint8), lambda x: torch.nn.functional.pad(x, (1, 1), value=300),
+    lambda x: x.new_full((2,), -300), lambda x: torch.add(x, x, alpha=300), lambda x: x + 300, lambda x: x == 300, lambda x: 300 - x, lambda x: x // 300,
+    lambda x: x.float() * 1e30, lambda x: x.half().masked_fill(x > 3, -1e9), lambda x: x.half() * 1e6, lambda x: x.half().clamp(max=1e6),
+    lambda x: x.to(torch.bfloat16).fill_(1e39), lambda x: x.half().masked_fill(x > 3, float("-inf")),
+])
+def test_numbers_that_do_not_fit_the_dtype(function):
+    assert_same(function, torch.tensor([0, 1, 5, 200], dtype=torch.uint8))
