@@ -66,7 +66,9 @@ def _check_form(node: Node, seen: set[Node]) -> None:
 def _check_has_value(node: Node) -> None:
     value = node.meta.get("value")
     parts = value if isinstance(value, (tuple, list)) else (value,)
-    _require(all(isinstance(p, (TensorMeta, int, Size, type(None))) for p in parts) and value is not None, node, f"has the value {value!r}")
+    returns_nothing = isinstance(node.target, OpOverload) and not node.target._schema.returns
+    known = all(isinstance(p, (TensorMeta, int, Size, type(None))) for p in parts) and (value is not None or returns_nothing)
+    _require(known, node, f"has the value {value!r}")
 
 
 def _check_arguments(node: Node, values: tuple | list) -> None:
