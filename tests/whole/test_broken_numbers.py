@@ -16,3 +16,11 @@ from whole.assert_same import assert_same
 ])
 def test_numbers_that_do_not_fit_the_dtype(function):
     assert_same(function, torch.tensor([0, 1, 5, 200], dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.nn.functional.dropout2d(x[None, None], 0.5), lambda x: (x.new_empty(3).bernoulli_(0.5), x.normal_()),
+    lambda x: (torch.empty(4).bernoulli_(), torch.nn.functional.feature_dropout(x[None], 0.5, True) if hasattr(torch.nn.functional, "feature_dropout") else 0),
+])
+def test_draws_whose_argument_is_the_default(function):
+    assert_same(function, torch.ones(4, 4))

@@ -140,7 +140,7 @@ class Rewriter:
         storage = self.storages[self.places[target].root]
         if op is None or storage.kind not in (FRESH, CONSTANT) or not self._covers(target):
             return False
-        made = self._try(old, op, map_arg(old.args, self.now), map_arg(dict(old.kwargs), self.now))
+        made = self._try(old, op, map_arg(_with_defaults(old, op), self.now), map_arg(dict(old.kwargs), self.now))
         return made is not None and self._become(old, target, made)
 
     def _try(self, old: Node, op: OpOverload, args: tuple, kwargs: dict) -> Node | None:
@@ -323,6 +323,16 @@ def inverse_view(view: Node) -> tuple[OpOverload, tuple] | None:
             return aten.t.default, ()
         case _:
             return aten.view.default, (list(parent.sizes),)
+
+
+def _with_defaults(old: Node, op: OpOverload) -> tuple:
+    """The arguments of `old` for `op`, with those that only the schema of `old` has a default for."""
+    args = list(old.args)
+    for mine, its in zip(old.target._schema.arguments[len(args):], op._schema.arguments[len(args):], strict=False):
+        if its.has_default_value() or its.kwarg_only or mine.name in old.kwargs:
+            break
+        args.append(mine.default_value)
+    return tuple(args)
 
 
 def _view_of(target: Node, places: dict[Node, Place]) -> Node:
