@@ -100,3 +100,36 @@ def test_static_on_request():
     for n in (4, 5, 9):
         compiled(torch.ones(n))
     assert thruway.metrics()["recompiles"] == 2
+
+
+@pytest.mark.parametrize("read, entries", [
+    (lambda x, i: x[i] + 1, 3), (lambda x, i: x[:, i, None] * 2, 3), (lambda x, i: x[..., 1:3, i], 3), (lambda x, i: x[i, i + 1], 3),
+    (lambda x, i: x[x.shape[0] - i - 1] + i, 4), (lambda x, i: x[-i - 1], 3),
+])
+def test_a_changing_position_is_read_by_few_entries(read, entries):
+    x = torch.randn(9, 9)
+    compiled = thruway.compile(read)
+    before = thruway.metrics()["captures"]
+    for i in range(8):
+        assert torch.equal(compiled(x, i), read(x, i)), i
+    assert thruway.metrics()["captures"] - before <= entries
+
+
+def test_a_changing_position_is_written_by_few_entries_and_past_the_end_raises_as_eager():
+    def write(cache, new, i):
+        cache[:, i] = new
+        cache[0, i:] = i
+        return cache[:, i] * 2
+
+    compiled, ours, eager = thruway.compile(write), torch.zeros(2, 9, 3), torch.zeros(2, 9, 3)
+    before = thruway.metrics()["captures"]
+    for i in range(9):
+        new = torch.randn(2, 3)
+        assert torch.equal(compiled(ours, new, i), write(eager, new, i)) and torch.equal(ours, eager), i
+    assert thruway.metrics()["captures"] - before <= 4
+    for i in (9, -10):
+        with pytest.raises(IndexError):
+            write(eager, new, i)
+        with pytest.raises(IndexError):
+            compiled(ours, new, i)
+        assert torch.equal(ours, eager)

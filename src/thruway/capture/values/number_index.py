@@ -1,4 +1,4 @@
-"""Subscripts of tensors by integers that depend on elements: torch's own indexing needs their values, `select` does not."""
+"""Subscripts of tensors by integers that change or depend on elements: torch's own indexing needs their values, `select` does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERYTHING = SliceValue(NONE, NONE, NONE)
 
 
 def selected(state: State, value: TensorValue, key: Value) -> TensorValue | None:
-    """`value[key]` as a view, where `key` is made of integers, some of which depend on elements, slices, None and `...`; else None."""
+    """`value[key]` as a view, where `key` is made of integers, some of which are symbols, slices, None and `...`; else None."""
     parts = _parts(key)
     if not any(map(_is_number, parts)) or not all(map(_is_basic, parts)):
         return None
@@ -99,7 +99,7 @@ def _is_number(part: Value) -> bool:
     match part:
         case SizeValue(size=torch.SymInt()):
             node = part.size.node
-            return isinstance(node, IntElementNode) or isinstance(node, SizeNode) and node.is_free
+            return isinstance(node, IntElementNode | SizeNode)
         case TensorValue():
             return not part.trace.dim() and part.trace.dtype in INTEGERS
         case _:
