@@ -26,7 +26,7 @@ CHOOSERS = frozenset({
     ("torch.distributed.distributed_c10d", "_WorldMeta.WORLD"), ("torch.distributed.distributed_c10d", "_World.default_pg"),
 })
 
-PLAIN = ("thruway.capture.known_calls.plain_iterators", "thruway.capture.known_calls.library")
+PLAIN = ("thruway.capture.known_calls.plain_iterators", "thruway.capture.known_calls.library", "thruway.capture.values.length")
 
 
 @functools.lru_cache(maxsize=4096)
