@@ -58,3 +58,9 @@ def test_types_are_checked():
 
 def test_the_public_name_is_the_ambient_one():
     assert isinstance(thruway.settings, AmbientSettings) and "check" in dir(thruway.settings)
+
+
+@pytest.mark.parametrize("variable, name", [("THRUWAY_STANCE", "stance"), ("THRUWAY_NUMERICS", "numerics")])
+def test_an_unknown_word_names_the_known_ones(variable, name):
+    with pytest.raises(ValueError, match=f"unknown {name} 'fast'; known: "):
+        Settings.from_environment({variable: "fast"})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 
 
 STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
+NUMERICS = ("eager", "strict", "fused")
 
 
 def _setting(default, env: str, doc: str):
@@ -40,6 +41,11 @@ class Settings:
         "default; force_eager: run no compiled code; eager_on_recompile, fail_on_recompile: at a call that no entry answers.")
     measure: bool = _setting(True, "THRUWAY_MEASURE", "Time compiled against eager after the first calls and keep the faster.")
     entry_limit_mb: int = _setting(512, "THRUWAY_ENTRY_MB", "Memory that the entries of one function may hold before the least used go.")
+
+    def __post_init__(self) -> None:
+        for name, known in (("stance", STANCES), ("numerics", NUMERICS)):
+            if (value := getattr(self, name)) not in known:
+                raise ValueError(f"unknown {name} {value!r}; known: {', '.join(known)}")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:

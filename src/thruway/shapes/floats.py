@@ -79,7 +79,8 @@ class FloatNode:
     def fix(self) -> float:
         """The value as a plain number."""
         if self.is_element():
-            raise Unsupported("TW103", "the value of a tensor is needed in Python", "keep the decision in tensor operations (torch.where), or accept the break")
+            raise Unsupported("TW103", "the value of a tensor is needed in Python",
+                              "stay in torch's operators (torch.where, torch's own in place of numpy's), or accept the break")
         for leaf in leaves(self.expression):
             if isinstance(leaf, Size):
                 self.facts.fix(leaf)

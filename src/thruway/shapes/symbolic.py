@@ -28,7 +28,7 @@ _UNNAMED_HINTS = (1031, 2053, 4099, 8209, 16411, 32771, 65537, 131101)
 Layout = Callable[[tuple, tuple], bool]
 Range = tuple[int | None, SizeLike | None]
 _TRACED = (2, 2**62)        # a traced size symbol is at least 2, since capture specialises 0 and 1, and fits an int64
-ELEMENTS = "keep the decision in tensor operations (torch.where), or accept the break"
+ELEMENTS = "stay in torch's operators (torch.where, torch's own in place of numpy's), or accept the break"
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
