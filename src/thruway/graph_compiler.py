@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import resource
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from thruway.artifact.artifact import Artifact
 from thruway.artifact.key import graph_key
-from thruway.artifact.store import open_store
+from thruway.artifact.store import StoreRefused, open_store, temporary_store
 from thruway.artifact.target import cpu_target, open_toolchain
 from thruway.artifact.toolchain import NO_COMPILER
 from thruway.artifact.workers import Workers
@@ -202,7 +203,11 @@ class Machine:
 
     def __init__(self, settings: Settings, journal: Journal):
         self.settings, self.journal = settings, journal
-        self.store = open_store(settings)
+        try:
+            self.store = open_store(settings)
+        except StoreRefused as refused:
+            warnings.warn(f"thruway: {refused}. Until then kernels are kept for this process alone.", stacklevel=2)
+            self.store, self._folder = temporary_store(settings)
 
     @functools.cached_property
     def workers(self) -> Workers | None:

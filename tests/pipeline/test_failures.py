@@ -272,3 +272,11 @@ def test_a_graph_of_another_capture_keeps_gradients():
     with torch.no_grad():
         compiled = pipeline.compile_graph(graph, [x], pipeline.CompileOptions())
         torch.testing.assert_close(compiled(x)[0], add_one(x))
+
+
+def test_a_refused_cache_folder_is_said_and_costs_no_compilation(tmp_path):
+    occupied = tmp_path / "occupied"
+    occupied.write_text("a file")
+    with thruway.settings.override(cache_dir=str(occupied)), pytest.warns(UserWarning, match="name another in THRUWAY_CACHE_DIR"):
+        told = thruway.explain(lambda x: x.sin() * 2)(torch.ones(3))
+    assert told.graph_count == 1 and not told.eager and not any("bug" in note for note in told.notes)

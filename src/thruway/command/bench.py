@@ -111,7 +111,7 @@ def _clause(name: str, rows: Sequence[Row]) -> str:
         parts.append(f"no different within the noise ({_cases(same)})")
     if ran_eager:
         parts.append(f"eager itself, nothing having been compiled ({_cases(ran_eager)})")
-    return f"steady execution by {name}, against eager, was {' and '.join(parts)}"
+    return f"steady execution by {name}, against eager, was {', and '.join(parts)}"
 
 
 def _cases(rows: Sequence[Row]) -> str:
