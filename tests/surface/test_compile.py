@@ -226,3 +226,9 @@ def test_small_words(pipeline):
     metrics = thruway.metrics()
     assert metrics["graphs"] == 1 and metrics["graph_breaks"] == 1 and metrics["recompiles"] == 0
     assert metrics["seconds"] == {"lower": 0.75}
+
+
+@pytest.mark.parametrize("arguments", [{"dynamic": "yes"}, {"check": -1}])
+def test_dynamic_and_check_are_held_to_what_they_take(arguments):
+    with pytest.raises(ValueError, match="dynamic takes True, False or None, and check a number of calls"):
+        thruway.compile(lambda x: x, **arguments)

@@ -183,3 +183,8 @@ def test_compiled_things_are_read_through_inside_captured_code():
 def test_is_compiling():
     f = compiled(lambda x: x + 1 if thruway.is_compiling() else x - 1)
     assert torch.equal(f(torch.ones(2)), torch.full((2,), 2.0)) and not thruway.is_compiling()
+
+
+def test_mark_static_refuses_dimensions_that_are_not_there():
+    with pytest.raises(IndexError, match="has 1 dimensions, so none is 5"):
+        thruway.mark_static(torch.ones(2), 5)

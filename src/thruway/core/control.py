@@ -32,6 +32,8 @@ def assume_constant_result(fn: Any) -> Any:
 def mark_static(tensor: Any, dim: int | tuple[int, ...] | list[int] | None = None) -> None:
     """Sizes of `tensor` along `dim` (None: all) stay fixed numbers in compiled code, also after they changed between calls."""
     dims = range(tensor.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    if wrong := [each for each in dims if not -tensor.dim() <= each < tensor.dim()]:
+        raise IndexError(f"mark_static: the tensor has {tensor.dim()} dimensions, so none is {wrong[0]}")
     setattr(tensor, STATIC, getattr(tensor, STATIC, frozenset()) | {each % tensor.dim() for each in dims})
 
 

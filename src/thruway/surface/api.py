@@ -37,6 +37,8 @@ def compile(
     first calls run eager beside, on copies, and CheckError says where compiled code does another thing (None: as the setting `check` says).
     ValueError lists the known modes, backends or options where one is unknown; TypeError where the argument cannot be compiled.
     """
+    if dynamic not in (None, True, False) or (check is not None and check < 0):
+        raise ValueError(f"dynamic takes True, False or None, and check a number of calls; not dynamic={dynamic!r}, check={check!r}")
     asked = CompileOptions(fullgraph, dynamic, _backend(backend), checked_mode(mode), checked_overrides(options))
     asked = replace(asked, check=asked.settings(settings.current()).check if check is None else check)
     if fn_or_module is None:
