@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from thruway.core.errors import Unsupported
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.names import torch_dtype
-from thruway.shapes.trace_tensor import TraceTensor
+from thruway.shapes.trace_tensor import TraceTensor, non_leaf
 
 LARGEST = 1 << 26            # bytes of one stand-in
 
@@ -84,9 +84,6 @@ def _tensor(trace: TraceTensor, fill: int) -> torch.Tensor:
     with torch.no_grad():
         made = torch.empty(offset + extent, dtype=dtype).as_strided(sizes, strides, offset) if offset else torch.empty_strided(sizes, strides, dtype=dtype)
         made.untyped_storage().fill_(fill)
-    if trace.requires_grad:
-        made.requires_grad_()
-    if trace.is_leaf:
-        return made
-    with torch.enable_grad():
-        return made.view_as(made)
+    if not trace.is_leaf:
+        return non_leaf(made)
+    return made.requires_grad_() if trace.requires_grad else made

@@ -35,7 +35,7 @@ from thruway.native.fallback import viewed_dict
 from thruway.shapes.floats import FloatInput, FloatNode, IntInputNode
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import comparable, is_symbolic, symint
-from thruway.shapes.trace_tensor import TraceTensor, from_meta, meta_of
+from thruway.shapes.trace_tensor import TraceTensor, from_meta, meta_of, non_leaf
 
 BY_VALUE = frozenset({int, float, complex, str, bytes, range, torch.device, torch.Size})
 SIZE_LIMIT = 1 << 62
@@ -210,13 +210,9 @@ def is_dense(meta: TensorMeta) -> bool:
 
 def make_trace(tensor: torch.Tensor, meta: TensorMeta) -> TraceTensor:
     """Metadata that autograd can run over; a non-leaf where the real tensor is one, so that in-place writes are allowed alike."""
-    trace = from_meta(meta)
-    if not tensor.is_leaf:
-        with torch.enable_grad():
-            made = trace.view_as(trace)
-        made.root = made
-        return made
-    return trace
+    if tensor.is_leaf:
+        return from_meta(meta)
+    return non_leaf(from_meta(replace(meta, requires_grad=False)))
 
 
 def _wrap_tensor_subclass(state: State, obj: torch.Tensor, source: Source, guarded: bool) -> Value:

@@ -75,6 +75,22 @@ def from_meta(meta: TensorMeta, root: TraceTensor | None = None, facts: Facts | 
     return made
 
 
+class _NonLeaf(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, leaf, holder):
+        return holder[0]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise AssertionError("a stand-in has no gradient")
+
+
+def non_leaf(made: torch.Tensor) -> torch.Tensor:
+    """`made`, which requires no grad, as the result of an operator that requires grad: neither a leaf nor a view, so that it may be written."""
+    with torch.enable_grad():
+        return _NonLeaf.apply(torch.zeros((), requires_grad=True), [made])
+
+
 def _can_require_grad(device: str) -> bool:
     """Torch's autograd asks a CUDA tensor's stream at once, and the process dies where there is no driver."""
     return device == "cpu" or torch.cuda.is_available()
