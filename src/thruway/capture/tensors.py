@@ -29,7 +29,7 @@ from thruway.shapes.floats import Element, FloatInput, FloatNode, IntElementNode
 from thruway.shapes.nodes import make_node
 from thruway.shapes.refuse import ILL_SHAPED
 from thruway.shapes.symbolic import bare
-from thruway.shapes.trace_tensor import TraceTensor
+from thruway.shapes.trace_tensor import TraceTensor, non_leaf
 
 METHOD_REFUSALS = frozenset(
     "numpy tolist item data_ptr backward register_hook register_post_accumulate_grad_hook retain_grad share_memory_ storage untyped_storage "
@@ -118,6 +118,21 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
     return record_result(state, target, args, kwargs, result, state.writes != writes)
 
 
+# torch 2.11 takes products of batches apart by the numbers behind their sizes, which fixes these.
+PRODUCTS = frozenset({torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, operator.matmul})
+
+
+def _is_symbolic(trace: Any) -> bool:
+    return isinstance(trace, TraceTensor) and trace._symbolic
+
+
+def _whole(target: Any, args: list) -> Any:
+    """A composite operator by its rule alone."""
+    with torch._C._AutoDispatchBelowAutograd():
+        made = target(*args)
+    return non_leaf(made) if torch.is_grad_enabled() and any(one.requires_grad for one in args) else made
+
+
 def _repeats_elements(trace: Any) -> bool:
     """Whether it is a tensor that shows one element in several places: many operators refuse to write it."""
     if not isinstance(trace, TraceTensor) or trace._symbolic:
@@ -152,7 +167,7 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
         raise_real(state, raised)
     deferred = state.facts.deferred
     try:
-        result = target(*args, **kwargs)
+        result = _whole(target, args) if target in PRODUCTS and any(map(_is_symbolic, args)) else target(*args, **kwargs)
         state.is_opaque = state.facts.deferred != deferred
         return result
     except Unsupported as error:
