@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import thruway
+from thruway.shapes.rules.create import COUNTS_BY_FLOATS
 
 
 @pytest.fixture(autouse=True)
@@ -159,21 +160,21 @@ def test_an_abstract_class_whose_hook_says_yes_asks_nothing_that_is_derived_from
         torch.testing.assert_close(thruway.compile(model, fullgraph=True)(x), model(x))
 
 
-SMALLEST_STEP = 0.1 if torch.__version__ >= "2.14" else 0.99          # torch 2.11 itself dies of integer steps that round to 0
+SMALLEST_STEP = 0.1 if COUNTS_BY_FLOATS else 1          # torch 2.11 itself dies of integer steps that round to 0
 bounds = st.one_of(st.integers(-9, 9), st.floats(-9, 9, width=16))
 
 
 @settings(max_examples=20, deadline=None)
 @given(bounds, bounds, bounds, st.sampled_from([torch.int64, torch.int32]))
 def test_ranges_of_integers_between_floats(start, end, step, dtype):
-    assume(abs(step) > SMALLEST_STEP and any(isinstance(one, float) for one in (start, end, step)) and (end - start) * step >= 0)
+    assume(abs(step) >= SMALLEST_STEP and any(isinstance(one, float) for one in (start, end, step)) and (end - start) * step >= 0)
 
     def f(x):
         return torch.arange(start, end, step, dtype=dtype) * 2, x + 1
 
     got, _ = thruway.compile(f)(torch.ones(2))
     assert torch.equal(got, f(torch.ones(2))[0])
-    assert thruway.metrics()["eager"] == 0
+    assert not COUNTS_BY_FLOATS or thruway.metrics()["eager"] == 0
 
 
 def test_complex_numbers_as_pairs_and_pairs_as_complex_numbers():

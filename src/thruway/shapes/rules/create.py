@@ -75,6 +75,10 @@ def _scalar_tensor(value: object, **options: object) -> TensorMeta:
     return _made((), options)
 
 
+# Whether torch counts the integers between float bounds by the floats; torch 2.11 cut the bounds first.
+COUNTS_BY_FLOATS = torch.arange(1.5, 0, -1, dtype=torch.int64).numel() == 2
+
+
 def _arange(*args: object, **options: object) -> TensorMeta:
     start, end, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) > 2 else options.pop("step", 1))
     integral = not any(isinstance(a, float) for a in (start, end, step))
@@ -83,6 +87,7 @@ def _arange(*args: object, **options: object) -> TensorMeta:
     if integral:
         length = (end - start + step - 1) // step if step > 0 else (start - end - step - 1) // -step
     else:
+        require(COUNTS_BY_FLOATS or wanted is None or wanted.is_floating_point, "integers between float bounds")
         length = math.ceil((end - start) / step)
     require(wanted is None or category(dtype_name(wanted)) in (1, 2), f"arange of {wanted}")
     return _made((length,), options, "int64" if integral else default_dtype())
