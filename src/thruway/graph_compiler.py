@@ -54,7 +54,7 @@ from thruway.shapes.equal_sizes import unite
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import Facts
 
-PADDED, COMPILING = 1.1, 48 << 20        # measured: what packed weights take beside their elements, and what compiling leaves behind
+DERIVED_SHARE = 0.15        # of what the process has used; measured: padding and what compiling leaves behind take the rest of a quarter
 
 PASSES = GENERAL_PASSES + CPU_PASSES
 check_order(PASSES)
@@ -224,7 +224,7 @@ class Machine:
 def _derived_limit() -> int:
     """Bytes that folded and packed weights may take, so that the whole stays within a quarter more than the process has used so far:
     packed forms are padded, and compiling takes memory of its own."""
-    return max(0, int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 4 / PADDED) - COMPILING)
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 * DERIVED_SHARE)
 
 
 def _refuse_what_is_elsewhere(graph: Graph, target: Target) -> None:
