@@ -150,11 +150,13 @@ def test_after_a_fork_workers_start_afresh(workers):
 
 
 INTERRUPTED = textwrap.dedent("""
+    import signal
     import sys
     from pathlib import Path
     from thruway.artifact.store import Store
     from thruway.artifact.toolchain import Toolchain
     from thruway.artifact.workers import Workers
+    signal.signal(signal.SIGINT, signal.default_int_handler)     # a shell's background jobs ignore it
     workers = Workers(Toolchain((sys.argv[2],), "", (), ""), Store(Path(sys.argv[1]), 1 << 20))
     waiting = [workers.submit(f"int f{i};") for i in range(4)]
     try:
