@@ -61,7 +61,7 @@ def _watch(options: argparse.Namespace) -> int:
             break
         print(f"DIFFERS seed {at}: the process died ({child.returncode})", flush=True)
         failed, at = failed + 1, at + 1
-    print(f"{failed} programs differ; seeds {options.seed} to {end - 1}, {time.monotonic() - start:.0f} s")
+    print(f"{failed} programs differ; seeds {options.seed} to {at}, {time.monotonic() - start:.0f} s")
     return int(failed > 0)
 
 
