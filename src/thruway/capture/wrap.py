@@ -59,11 +59,11 @@ def wrap(state: State, obj: Any, source: Source, guarded: bool = False) -> Value
     if cls in BY_VALUE:
         if state.drawn and cls in (int, float) and is_drawn(state, source):
             state.facts.drawn.add(source)
-            return _int_input(state, obj, source) if cls is int else _float_input(state, obj, source)
+            return _number_input(state, obj, source)
         if state.dynamic and cls is int and (source, None) in state.dynamic and 2 <= obj < SIZE_LIMIT:
             return _size_input(state, obj, source)
         if state.dynamic and cls is float and (source, None) in state.dynamic:
-            return _float_input(state, obj, source)
+            return _number_input(state, obj, source)
         if not guarded:
             state.guard("equal", source, obj)
         return Constant(obj, source)
@@ -100,20 +100,14 @@ def is_drawn(state: State, source: Source | None) -> bool:
     return isinstance(root, Local) and root.index in state.drawn
 
 
-def _int_input(state: State, obj: int, source: Source) -> SizeValue:
+def _number_input(state: State, obj: int | float, source: Source) -> SizeValue:
+    """A number found outside as an input of the graph, guarded by its type alone."""
     known = state.number_inputs.get(source)
     if known is None:
-        state.guard("type", source, int)
-        known = state.number_inputs[source] = SizeValue(torch.SymInt(IntInputNode(FloatInput(source), obj, state.facts)))
-        known.source = source
-    return known
-
-
-def _float_input(state: State, obj: float, source: Source) -> SizeValue:
-    known = state.number_inputs.get(source)
-    if known is None:
-        state.guard("type", source, float)
-        known = state.number_inputs[source] = SizeValue(torch.SymFloat(FloatNode(FloatInput(source), obj, state.facts)))
+        state.guard("type", source, type(obj))
+        expression = FloatInput(source)
+        number = torch.SymInt(IntInputNode(expression, obj, state.facts)) if type(obj) is int else torch.SymFloat(FloatNode(expression, obj, state.facts))
+        known = state.number_inputs[source] = SizeValue(number)
         known.source = source
     return known
 

@@ -120,8 +120,8 @@ class FloatNode:
         return BoolNode(function(self.fix(), other.fix()))
 
 
-class IntInputNode(FloatNode):
-    """What torch.SymInt asks of the node of an integer found outside that is data, not a size: tensor arithmetic takes it, all else needs its value."""
+class _IntNode(FloatNode):
+    """What torch.SymInt asks of any integer that is not a size."""
 
     __slots__ = ()
 
@@ -130,6 +130,12 @@ class IntInputNode(FloatNode):
     def guard_int(self, file, line): return self.fix()
     def int_(self): return self.fix()
     def sym_float(self): return self.fix()
+
+
+class IntInputNode(_IntNode):
+    """What torch.SymInt asks of the node of an integer found outside that is data, not a size: tensor arithmetic takes it, all else needs its value."""
+
+    __slots__ = ()
 
     def _of(self, function: Callable[..., float], *operands: FloatNode) -> FloatNode:
         raise Unsupported(NO_RULE, "arithmetic on an integer that is data")
@@ -138,16 +144,11 @@ class IntInputNode(FloatNode):
         return self._of(operator.truediv, self, other)
 
 
-class IntElementNode(FloatNode):
+class IntElementNode(_IntNode):
     """What torch.SymInt asks of the node of an integer that a tensor holds. In arithmetic, and as a size, it is a number that sizes are made of."""
 
     __slots__ = ()
 
-    def is_int(self): return True
-    def is_float(self): return False
-    def guard_int(self, file, line): return self.fix()
-    def int_(self): return self.fix()
-    def sym_float(self): return self.fix()
     def wrap_int(self, value): return self.as_size().wrap_int(value)
     def expect_size(self, file, line): return self.as_size().expect_size(file, line)
     def as_size(self) -> Any: return self.facts.size_of(self.expression.node)

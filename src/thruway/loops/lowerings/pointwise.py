@@ -34,7 +34,7 @@ def unary_same(name: str, integers: str | None = None) -> Callable[..., Tensor]:
     return row
 
 
-def test_float(name: str) -> Callable[..., Tensor]:
+def float_predicate(name: str) -> Callable[..., Tensor]:
     """A question about one number; no integer answers it with yes."""
     def row(b: Builder, self: Tensor) -> Tensor:
         answer = partial(op, name) if self.dtype in FLOATS else lambda x: Literal(False, "bool")
@@ -303,7 +303,7 @@ ROWS: dict[str, Callable[..., Tensor]] = {
     **{f"aten.{name}.default": unary_same(name, integers="") for name in ("floor", "ceil", "round", "trunc")},
     "aten.round.decimals": round_decimals,
     "aten.bitwise_not.default": lambda b, self: elementwise(b, partial(op, "not" if self.dtype == "bool" else "bitnot"), (self,), self.dtype),
-    "aten.isnan.default": test_float("isnan"), "aten.isinf.default": test_float("isinf"),
+    "aten.isnan.default": float_predicate("isnan"), "aten.isinf.default": float_predicate("isinf"),
     "aten.isposinf.default": is_infinite(math.inf), "aten.isneginf.default": is_infinite(-math.inf),
     "aten.signbit.default": lambda b, self: elementwise(
         b, partial(op, "signbit") if self.dtype in FLOATS else lambda x: op("lt", x, like(0, x)), (self,), self.dtype, out="bool"),
