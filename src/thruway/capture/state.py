@@ -20,6 +20,7 @@ from thruway.capture.values.base import Constant, FunctionValue, ObjectValue, Va
 from thruway.core.errors import BreakReason, UserLine, Unsupported
 from thruway.frame.guard import MISSING, Guard
 from thruway.frame.source import Attr, Made, Source, TypeOf
+from thruway.frame.tagged import NAMES, untagged
 from thruway.shapes.symbolic import Facts
 
 
@@ -225,6 +226,8 @@ class State:
         found = self.lookups.get(key, _UNSEEN)
         if found is _UNSEEN:
             found = next((base.__dict__[name] for base in cls.value.__mro__ if name in base.__dict__), MISSING)
+            if name in NAMES:
+                found = untagged(found)
             self.lookups[key] = found
             if cls.source is not None and not immutable(cls.value):
                 if found is not MISSING and type(found) in PLAIN_DATA and type(cls.value) is type:          # its reader guards the content, which may change

@@ -23,6 +23,7 @@ from thruway.frame.guard import MISSING, GlobalState, Guard, GuardSet, TensorExp
 from thruway.frame.source import Source
 from thruway.frame.modes import has_only_device_mode, present_devices
 from thruway.frame.state import read_state
+from thruway.frame.tagged import is_still, is_taggable
 from thruway.native import probe
 
 NO_GUARD = -1
@@ -172,7 +173,8 @@ class _Builder:
                 self._check(guard.kind, at, 0, expected, index)
             case "type_lookup":
                 name, found = expected
-                self._check("type_lookup", at, 0, (name,) if found is MISSING else (name, found), index)
+                wanted = (name,) if found is MISSING else (name, found, is_still(found)) if is_taggable(found) else (name, found)
+                self._check("type_lookup", at, 0, wanted, index)
             case "size":
                 self._check("size", at, self.symbols.setdefault(_symbol_of(expected).name, len(self.symbols)), None, index)
             case "length" | "truth":

@@ -126,13 +126,24 @@ static int has_order(PyObject *dict, PyObject *keys)
     return same && i == count;
 }
 
-/* `wanted`: (name, what lookup along the MRO finds), or (name,) where it must find nothing */
+static int python_says(PyObject *callable, PyObject *value)
+{
+    PyObject *answer = PyObject_CallOneArg(callable, value);
+    int truth = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    if (truth < 0)
+        PyErr_Clear();
+    return truth > 0;
+}
+
+/* `wanted`: (name, what lookup along the MRO finds), or (name,) where it must find nothing; a third item says of other objects whether they will do */
 static int finds_in_type(PyObject *type, PyObject *wanted)
 {
     if (!PyType_Check(type))
         return 0;
     PyObject *expected = PyTuple_GET_SIZE(wanted) > 1 ? PyTuple_GET_ITEM(wanted, 1) : NULL;
-    return _PyType_Lookup((PyTypeObject *)type, PyTuple_GET_ITEM(wanted, 0)) == expected;
+    PyObject *found = _PyType_Lookup((PyTypeObject *)type, PyTuple_GET_ITEM(wanted, 0));
+    return found == expected || (found && PyTuple_GET_SIZE(wanted) > 2 && python_says(PyTuple_GET_ITEM(wanted, 2), found));
 }
 
 static int lacks(PyObject *dict, PyObject *key)
@@ -169,16 +180,6 @@ static int is_true(PyObject *value)
     if (truth < 0)
         PyErr_Clear();
     return truth;
-}
-
-static int python_says(PyObject *callable, PyObject *value)
-{
-    PyObject *answer = PyObject_CallOneArg(callable, value);
-    int truth = answer ? PyObject_IsTrue(answer) : -1;
-    Py_XDECREF(answer);
-    if (truth < 0)
-        PyErr_Clear();
-    return truth > 0;
 }
 
 /* first byte and one past the last byte of a tensor's memory; equal where it has none */
@@ -291,7 +292,7 @@ static int relation_holds(const Relation *relation, const int64_t *symbols)
     }
 }
 
-/* 1 where the check holds. No exception is left; only CHECK_PYTHON runs user code. CHECK_HAS_NOT is guard.c's. */
+/* 1 where the check holds. No exception is left; only CHECK_PYTHON and what CHECK_TYPE_LOOKUP asks run Python. CHECK_HAS_NOT is guard.c's. */
 int tw_run_check(const Step *step, PyObject *const *registers, int64_t *symbols)
 {
     if (step->code == CHECK_TENSOR)

@@ -225,7 +225,7 @@ def _ordered_keys(value: object, expected: tuple[object, ...]) -> bool:
 def _type_lookup(value: object, wanted: tuple[object, ...]) -> bool:
     name, *expected = wanted
     found = [base.__dict__[name] for base in value.__mro__ if name in base.__dict__][:1]
-    return [id(each) for each in found] == [id(each) for each in expected]
+    return [id(each) for each in found] == [id(each) for each in expected[:1]] or any(also(each) for also in expected[1:] for each in found)
 
 
 def _has_not(value: object, name: str) -> bool:

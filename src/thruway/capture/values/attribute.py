@@ -27,6 +27,7 @@ from thruway.capture.values.types_ import type_value
 from thruway.capture.wrap import function_cells, function_defaults, instance_dict, wrap
 from thruway.frame.guard import MISSING
 from thruway.frame.source import Attr, Item, MethodFunction, Source
+from thruway.frame.tagged import is_taggable
 
 Result = Value | Inline
 
@@ -153,8 +154,8 @@ def _bind_function(state: State, found: types.FunctionType, owner: Value | None,
 
 
 def class_function(state: State, found: types.FunctionType, source: Source | None) -> Value:
-    """A function found on a class; its identity is guarded by the type lookup."""
-    return wrap(state, found, source, True) if source is not None else Constant(found)
+    """A function found on a class; its identity is guarded by the type lookup. One that torch.compile may wrap has no place of its own."""
+    return Constant(found) if source is None or is_taggable(found) else wrap(state, found, source, True)
 
 
 def _bind_method_descriptor(state: State, found: Any, owner: Value | None, cls: Constant, name: str) -> Value:

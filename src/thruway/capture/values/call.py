@@ -25,6 +25,7 @@ from thruway.capture.wrap import function_cells, function_defaults, function_key
 from thruway.core.marks import ALLOWED, CONSTANT, DISABLED, disabled_reason, is_marked
 from thruway.frame.guard import MISSING
 from thruway.frame.source import Attr
+from thruway.frame.tagged import is_taggable
 
 Result = Value | Inline
 Kwargs = dict[str, Value]
@@ -377,7 +378,7 @@ class Made:
 
 
 def _class_function(state: State, cls: Constant, real: types.FunctionType, name: str) -> Value:
-    return wrap(state, real, Attr(cls.source, name), True) if cls.source is not None else Constant(real)
+    return Constant(real) if cls.source is None or is_taggable(real) else wrap(state, real, Attr(cls.source, name), True)
 
 
 def _call_compiled(state: State, value: CompiledValue, args: list[Value], kwargs: Kwargs) -> Result:
