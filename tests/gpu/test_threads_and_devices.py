@@ -12,6 +12,7 @@ from runtime.gpu_functions import FUNCTIONS, MODES, assert_close, rows
 import thruway
 from thruway.native import RegionFailed
 from thruway.pipeline import journal
+from thruway.runtime.cuda.cudagraph import ONE_LAUNCH
 from thruway.runtime.cuda.launch import CudaProgram
 
 pytestmark = pytest.mark.gpu
@@ -101,6 +102,38 @@ def test_tensors_on_another_gpu_than_the_current(name, mode):
         assert torch.cuda.current_device() == 0
     left = [event.detail for event in journal.events if event.kind in ("bug", "eager")]
     assert not left, left
+
+
+def test_few_launches_on_a_second_gpu_go_from_c_and_leave_the_current_one():
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    compiled, found = thruway.compile(lambda x: x.sin() + x.cos()), []
+
+    def work():
+        with torch.no_grad():
+            for device in ("cuda:1", "cuda:0", "cuda:1"):
+                for _ in range(4):
+                    x = rows(64).to(device)
+                    found.append((compiled(x), x.sin() + x.cos(), torch.cuda.current_device()))
+            x, side = rows(64).to("cuda:1"), torch.cuda.Stream("cuda:1")
+            side.wait_stream(torch.cuda.current_stream("cuda:1"))
+            with torch.cuda.stream(side), torch.cuda.device(0):
+                got = compiled(x)
+            side.synchronize()
+            found.append((got, x.sin() + x.cos(), torch.cuda.current_device()))
+
+    work()
+    for current in (0, 1):
+        with torch.cuda.device(current):
+            compiled(torch.ones(64, device="cuda:1"))
+            assert torch.cuda.current_device() == current
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert len(found) == 26 and {current for _, _, current in found} == {0}
+    for got, want, _ in found:
+        assert_close(got, want)
+    assert sum(event.kind == "cuda_graph_refused" and ONE_LAUNCH in event.detail for event in journal.events) >= 2      # said where the launcher is in C
 
 
 def test_one_function_over_two_gpus():

@@ -17,25 +17,40 @@ from thruway.runtime.load import native_core
 
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
 STREAM = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+CONTEXT, PUSH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p)), ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 SIZE = 8
 
 
+HERE, ELSEWHERE = 7, 8              # contexts
+
+
 class FakeDriver:
-    """`codes`: what the next launches return instead of running."""
+    """`codes`: what the next launches return instead of running. `contexts`: this thread's, the current one last; none of them in a fresh thread."""
 
-    def __init__(self, codes: tuple[int, ...] = ()):
-        self.codes, self.seen, self.attached = list(codes), [], 0
-        self.launch, self.stream = LAUNCH(self._launch), STREAM(self._stream)
-        self.entrances = Entrances(*(ctypes.cast(each, ctypes.c_void_p).value for each in (self.launch, self.stream)))
+    def __init__(self, codes: tuple[int, ...] = (), contexts: tuple[int, ...] = (HERE,)):
+        self.codes, self.seen, self.contexts = list(codes), [], list(contexts)
+        self.functions = STREAM(self._stream), CONTEXT(self._current), PUSH(self._push), CONTEXT(self._pop), LAUNCH(self._launch)
+        self.entrances = Entrances(*(ctypes.cast(each, ctypes.c_void_p).value for each in self.functions))
 
-    def attach(self) -> None:
-        self.attached += 1
+    def _current(self, into):
+        into[0] = self.contexts[-1] if self.contexts else None
+        return 0
+
+    def _push(self, context):
+        self.contexts.append(context)
+        return 0
+
+    def _pop(self, into):
+        into[0] = self.contexts.pop()
+        return 0
 
     def _stream(self, device, into):
         into[0] = 1234
         return 0
 
     def _launch(self, function, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra):
+        if self.contexts[-1:] != [HERE]:
+            return 400
         if self.codes:
             return self.codes.pop(0)
         count = ctypes.cast(arguments[3], ctypes.POINTER(ctypes.c_int32))[0]
@@ -55,7 +70,7 @@ def program(driver: FakeDriver, launch):
     if core is None:
         pytest.skip("the native core was not built")
     one = SimpleNamespace(function=ctypes.c_void_p(99), programs=4, threads=64, words=(SIZE, 0), kernel=SimpleNamespace(shared=16))
-    made = flat_program(core, launch, {i: one for i, step in enumerate(launch.steps) if isinstance(step, Kernel)}, 0, driver.attach, driver.entrances)
+    made = flat_program(core, launch, {i: one for i, step in enumerate(launch.steps) if isinstance(step, Kernel)}, 0, HERE, driver.entrances)
     return core.Launcher(inputs=2, symbols=(), prepare=lambda: made, watched=())
 
 
@@ -73,9 +88,16 @@ def test_an_odd_address_is_handed_on():
     assert not driver.seen
 
 
-def test_a_fresh_thread_enters_the_context_first():
-    driver, (a, b) = FakeDriver((201,)), torch.randn(2, SIZE)
-    assert torch.equal(program(driver, add_list())(a, b)[0], a + b) and driver.attached == 1
+@pytest.mark.parametrize("contexts", [(), (ELSEWHERE,)])
+def test_a_launch_enters_its_device_and_leaves_the_thread_where_it_was(contexts):
+    driver, (a, b) = FakeDriver(contexts=contexts), torch.randn(2, SIZE)
+    run = program(driver, add_list())
+    for _ in range(2):
+        assert torch.equal(run(a, b)[0], a + b) and driver.contexts == list(contexts)
+    driver.codes = [700]
+    with pytest.raises(RegionFailed):
+        run(a, b)
+    assert driver.contexts == list(contexts)
 
 
 def test_an_error_of_the_driver_fails_the_region():

@@ -172,18 +172,19 @@ static int read_drop(Program *p, PyObject *row, Numbers *drop)
     return PyArg_ParseTuple(row, "iO", &kind, &slots) ? read_slots(p, slots, drop) : -1;
 }
 
-/* A GPU kernel. `words`: what follows the pointers among its arguments, 8 bytes each. `attach` makes the device's context this thread's. */
+/* A GPU kernel. `words`: what follows the pointers among its arguments, 8 bytes each. */
 static int read_launch(Program *p, PyObject *row, LaunchStep *s)
 {
     int kind;
-    unsigned long long launch, stream, function;
+    unsigned long long stream, current, push, pop, launch, context, function;
     PyObject *slots, *words, *bumps;
-    if (!PyArg_ParseTuple(row, "iOKKKIIIiOOOOp", &kind, &s->name, &launch, &stream, &function, &s->programs, &s->threads, &s->shared, &s->device, &slots, &words,
-                          &bumps, &s->attach, &s->writes)
-        || !refer(p, s->name) || !refer(p, s->attach))
+    if (!PyArg_ParseTuple(row, "iO(KKKKK)KKIIIiOOOp", &kind, &s->name, &stream, &current, &push, &pop, &launch, &context, &function, &s->programs, &s->threads,
+                          &s->shared, &s->device, &slots, &words, &bumps, &s->writes)
+        || !refer(p, s->name))
         return -1;
-    s->launch = (LaunchFunction)(uintptr_t)launch;
-    s->stream = (StreamFunction)(uintptr_t)stream;
+    s->cuda = (Cuda){(StreamFunction)(uintptr_t)stream, (ContextFunction)(uintptr_t)current, (ContextFunction)(uintptr_t)push,
+                     (ContextFunction)(uintptr_t)pop, (LaunchFunction)(uintptr_t)launch};
+    s->context = (void *)(uintptr_t)context;
     s->function = (void *)(uintptr_t)function;
     if (read_slots(p, slots, &s->slots) < 0 || read_list(p, words, &s->words) < 0 || read_slots(p, bumps, &s->bumps) < 0)
         return -1;

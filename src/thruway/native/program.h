@@ -18,6 +18,7 @@ enum { CONSTANT, SLOT, LIST };
 typedef int (*KernelFunction)(void **pointers, const long long *sizes);
 typedef int (*LaunchFunction)(void *function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, void *stream, void **, void **); /* cuLaunchKernel */
 typedef ShimError (*StreamFunction)(int32_t device, void **stream);
+typedef int (*ContextFunction)(void *);
 
 typedef struct Numbers { Py_ssize_t count; int64_t *at; } Numbers;
 
@@ -30,8 +31,10 @@ typedef struct { Py_ssize_t slot; Layout layout; } FreshStep;
 typedef struct { Py_ssize_t slot, base, bytes, elements; int object, leaves; Layout layout; PyObject *sizes, *strides; } ViewStep;
 typedef struct { PyObject *callable, *keywords; Py_ssize_t count; Argument *arguments; Numbers outs; Layout *expected; int writes; } CallStep;
 typedef struct { void *function; Numbers slots; double scalars[2]; int releases; } ShimStep;
+/* what a launch calls: torch's current stream of a device, and the driver's cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, cuLaunchKernel */
+typedef struct { StreamFunction stream; ContextFunction current, push, pop; LaunchFunction launch; } Cuda;
 typedef struct {
-    LaunchFunction launch; StreamFunction stream; void *function; PyObject *name, *attach;
+    Cuda cuda; void *context, *function; PyObject *name;
     unsigned programs, threads, shared; int device, writes; Numbers slots, words, bumps;
 } LaunchStep;
 

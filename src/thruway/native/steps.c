@@ -42,21 +42,24 @@ static int run_kernel(KernelStep *s, Frame *f, int *wrote)
     return 0;
 }
 
-enum { INVALID_CONTEXT = 201, ALIGNED = 16 }; /* cuda.h's number; kernels are compiled for addresses that are multiples of ALIGNED */
+enum { ALIGNED = 16 }; /* kernels are compiled for addresses that are multiples of it */
 
+/* In the context of the program's device: the calling thread may have another current, or none so far, and keeps it. */
 static int launch_kernel(LaunchStep *s, void **arguments)
 {
-    void *stream;
-    if (tw_check(s->stream(s->device, &stream), "the current stream"))
+    void *stream, *current = NULL;
+    if (tw_check(s->cuda.stream(s->device, &stream), "the current stream"))
         return -1;
-    int code = s->launch(s->function, s->programs, 1, 1, s->threads, 1, 1, s->shared, stream, arguments, NULL);
-    if (UNLIKELY(code == INVALID_CONTEXT)) { /* this thread has not used the device so far */
-        PyObject *done = PyObject_CallNoArgs(s->attach);
-        if (!done)
-            return -1;
-        Py_DECREF(done);
-        code = s->launch(s->function, s->programs, 1, 1, s->threads, 1, 1, s->shared, stream, arguments, NULL);
+    int code = s->cuda.current(&current), elsewhere = current != s->context;
+    if (UNLIKELY(elsewhere) && !code)
+        code = s->cuda.push(s->context);
+    if (UNLIKELY(code)) {
+        PyErr_Format(PyExc_RuntimeError, "entering the device of %U: CUDA error %d", s->name, code);
+        return -1;
     }
+    code = s->cuda.launch(s->function, s->programs, 1, 1, s->threads, 1, 1, s->shared, stream, arguments, NULL);
+    if (UNLIKELY(elsewhere))
+        s->cuda.pop(&current);
     if (UNLIKELY(code))
         PyErr_Format(PyExc_RuntimeError, "launching %U: CUDA error %d", s->name, code);
     return code ? -1 : 0;

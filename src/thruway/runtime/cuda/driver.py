@@ -28,14 +28,18 @@ class Driver:
         self.launch_kernel.argtypes = (word, *([number] * 7), word, word, word)
         self.contexts: dict[int, ctypes.c_void_p] = {}
 
-    def attach(self, device: int) -> None:
-        """Makes the context that torch uses on GPU `device` this thread's: a fresh thread has none until torch calls CUDA there."""
+    def context(self, device: int) -> ctypes.c_void_p:
+        """The context that torch uses on GPU `device`."""
         context, handle = ctypes.c_void_p(), ctypes.c_int()
         if device not in self.contexts:
             self.check(self.cuda.cuDeviceGet(ctypes.byref(handle), device), "finding the device")
             self.check(self.cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle), "finding the device's context")
             self.contexts[device] = context
-        self.check(self.cuda.cuCtxSetCurrent(self.contexts[device]), "entering the device's context")
+        return self.contexts[device]
+
+    def attach(self, device: int) -> None:
+        """Makes GPU `device` this thread's: a fresh thread has no context until torch calls CUDA there."""
+        self.check(self.cuda.cuCtxSetCurrent(self.context(device)), "entering the device's context")
 
     def calling(self, function: Callable[..., int], *arguments: object) -> int:
         """The call's answer; a thread without a context gets the current device's first."""

@@ -6,11 +6,11 @@ Lists with library calls, views, an arena or checks stay with `CudaProgram`: the
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import torch
 
@@ -22,12 +22,15 @@ from thruway.runtime.evaluate import concrete
 from thruway.runtime.lifetime import examine
 
 
-@dataclass(frozen=True, slots=True)
-class Entrances:
-    """Addresses of what C calls: cuLaunchKernel, and torch's function that gives the current stream of a device."""
+class Entrances(NamedTuple):
+    """Addresses of what C calls: torch's function that gives the current stream of a device, and the driver's cuCtxGetCurrent,
+    cuCtxPushCurrent, cuCtxPopCurrent and cuLaunchKernel."""
 
-    launch: int
     stream: int
+    current: int
+    push: int
+    pop: int
+    launch: int
 
 
 def is_flat(launch: LaunchList, kernels: Mapping[str, GpuKernel]) -> bool:
@@ -48,7 +51,8 @@ def find_entrances(driver: Driver) -> Entrances | None:
         stream = library.aoti_torch_get_current_cuda_stream
     except (OSError, AttributeError):
         return None
-    return Entrances(ctypes.cast(driver.launch_kernel, ctypes.c_void_p).value or 0, ctypes.cast(stream, ctypes.c_void_p).value or 0)
+    functions = (stream, driver.cuda.cuCtxGetCurrent, driver.cuda.cuCtxPushCurrent_v2, driver.cuda.cuCtxPopCurrent_v2, driver.launch_kernel)
+    return Entrances(*(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions))
 
 
 def native_launcher(
@@ -65,15 +69,15 @@ def native_launcher(
         sized = concrete(launch, {binding.name: value for binding, value in zip(launch.symbols, values)})
         launches = {i: Launch(driver, kernels[step.symbol], functions[step.symbol], step.sizes, 0, len(step.pointers))
                     for i, step in enumerate(sized.steps) if isinstance(step, Kernel)}
-        return flat_program(core, sized, launches, device.index, functools.partial(driver.attach, device.index), entrances)
+        return flat_program(core, sized, launches, device.index, driver.context(device.index).value or 0, entrances)
 
     return core.Launcher(inputs=len(launch.inputs), symbols=tuple((each.input, each.dim) for each in launch.symbols), prepare=prepare, watched=())
 
 
 def flat_program(
-    core: ModuleType, launch: LaunchList, launches: Mapping[int, Launch], device: int, attach: Callable[[], None], entrances: Entrances,
+    core: ModuleType, launch: LaunchList, launches: Mapping[int, Launch], device: int, context: int, entrances: Entrances,
 ) -> object:
-    """The native Program of a concrete launch list; `launches` by step."""
+    """The native Program of a concrete launch list; `launches` by step, `context` the one of GPU `device`."""
     slots = examine(launch)
     rows: list[Row] = []
     for i, step in enumerate(launch.steps):
@@ -82,8 +86,8 @@ def flat_program(
                 rows.append(fresh_row(slot, spec))
             case Kernel(symbol, pointers):
                 one, bumps = launches[i], written_inputs(step, slots, launch)
-                rows.append((LAUNCH, symbol, entrances.launch, entrances.stream, one.function.value, one.programs, one.threads, one.kernel.shared, device,
-                             pointers, one.words, bumps, attach, step.writes_input))
+                rows.append((LAUNCH, symbol, tuple(entrances), context, one.function.value, one.programs, one.threads, one.kernel.shared, device,
+                             pointers, one.words, bumps, step.writes_input))
             case _:
                 raise TypeError(f"not a step of a flat launch list: {step!r}")
         if slots.drops[i]:

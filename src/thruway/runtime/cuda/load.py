@@ -53,7 +53,7 @@ class GpuRunnable:
         """The same in C, where launches are few, or no CUDA graph is wanted."""
         launches = sum(isinstance(step, Kernel) for step in self.launch.steps)
         launch = without_arena(self.launch) if launches <= FEW_LAUNCHES else self.launch
-        if (launches > FEW_LAUNCHES and self.graphs) or not is_flat(launch, self.kernels) or torch.cuda.device_count() > 1:
+        if (launches > FEW_LAUNCHES and self.graphs) or not is_flat(launch, self.kernels):
             return None
         core, entrances = native_core(), find_entrances(driver())
         if core is None or entrances is None:
