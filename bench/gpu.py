@@ -272,7 +272,10 @@ def first_call(work, batch, compiler):
     row = {"first_s": round(first, 3), "second_s": round(time.perf_counter() - t, 3)}
     if compiler != "torch":
         from thruway import pipeline
-        row["stages"] = [f"{e.stage}={e.seconds:.2f}" for e in pipeline.journal.events if e.kind == "stage" and e.seconds > 0.03]
+        events = pipeline.journal.events
+        row["stages"] = [f"{e.stage}={e.seconds:.2f}" for e in events if e.kind == "stage" and e.seconds > 0.03]
+        row["tuned"] = [e.detail for e in events if e.kind == "measured" and " warps, guessed" in e.detail]
+        row["compiled"] = sum(e.kind == "cache_miss" for e in events)
     return row
 
 

@@ -6,9 +6,10 @@ What the budget did not reach keeps the cost model's guess.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,7 @@ from thruway.runtime.cuda.recording import record
 
 BUDGET_SECONDS = 60.0
 LAUNCHES, REPLAYS = 20, 5
+AT_ONCE = 16                       # kernels whose configurations compile together; the budget is looked at before each is measured
 SCRATCH_LIMIT = 2 << 30            # bytes of scratch that one kernel may be measured on
 
 
@@ -34,23 +36,35 @@ class Candidates:
 
 
 def choose(candidates: Sequence[Candidates], kernels: GpuKernels, driver: Driver, device: torch.device, note: Callable[[str, str], None]) -> list[GpuKernel]:
-    """The best kernel of each, measured now or in an earlier process."""
+    """The best kernel of each, measured now or in an earlier process; once the budget is spent, the guesses."""
     deadline = time.perf_counter() + BUDGET_SECONDS
     keys = [_key(each, kernels.capability, device) for each in candidates]
     known = [kernels.store.get(key) for key in keys]
-    wanted = [each.jobs if data is None else (each.jobs[int(data)],) for each, data in zip(candidates, known)]
-    made = _compiled(wanted, kernels)
-    chosen = []
-    for each, key, data, found in zip(candidates, keys, known, made):
-        if data is not None or each.pointer_bytes is None or len(found) == 1 or time.perf_counter() > deadline:
-            chosen.append(found[0])
+    chosen = kernels.get([each.jobs[int(data or b"0")] for each, data in zip(candidates, known)])
+    unknown = [i for i, each in enumerate(candidates) if known[i] is None and len(each.jobs) > 1 and _fits(each)]
+    for done, (i, found) in enumerate(_in_batches(unknown, candidates, kernels)):
+        if time.perf_counter() > deadline:
+            note("measured", f"{BUDGET_SECONDS:.0f} s are spent: {len(unknown) - done} kernels stay as guessed")
+            break
+        times = _times(found, candidates[i].pointer_bytes, driver, device)
+        best = min(times, key=times.__getitem__, default=0)
+        if times.get(best, math.inf) == math.inf:
             continue
-        times = _times(found, each.pointer_bytes, driver, device, deadline)
-        best = min(range(len(times)), key=times.__getitem__)
-        kernels.store.put(key, str(best).encode())
-        note("measured", f"{found[best].symbol}: {times[best]:.2f} µs with {found[best].block} points and {found[best].warps} warps, guessed {times[0]:.2f} µs")
-        chosen.append(found[best])
+        kernels.store.put(keys[i], str(best).encode())
+        chosen[i] = found[best]
+        note("measured", f"{chosen[i].symbol}: {times[best]:.2f} µs with {chosen[i].block} points and {chosen[i].warps} warps, guessed {times.get(0, math.inf):.2f} µs")
     return chosen
+
+
+def _fits(candidates: Candidates) -> bool:
+    return candidates.pointer_bytes is not None and sum(candidates.pointer_bytes) <= SCRATCH_LIMIT
+
+
+def _in_batches(which: Sequence[int], candidates: Sequence[Candidates], kernels: GpuKernels) -> Iterator[tuple[int, dict[int, GpuKernel]]]:
+    """The candidates numbered `which`, compiled, some at a time."""
+    for start in range(0, len(which), AT_ONCE):
+        batch = which[start:start + AT_ONCE]
+        yield from zip(batch, _compiled([candidates[i].jobs for i in batch], kernels))
 
 
 def measure(kernel: GpuKernel, pointer_bytes: Sequence[int], driver: Driver, device: torch.device) -> float:
@@ -74,24 +88,30 @@ def measure(kernel: GpuKernel, pointer_bytes: Sequence[int], driver: Driver, dev
     return statistics.median(times)
 
 
-def _times(found: Sequence[GpuKernel], pointer_bytes: Sequence[int], driver: Driver, device: torch.device, deadline: float) -> list[float]:
-    times = []
-    for kernel in found:
-        late = times and time.perf_counter() > deadline
+def _times(found: Mapping[int, GpuKernel], pointer_bytes: Sequence[int], driver: Driver, device: torch.device) -> dict[int, float]:
+    times: dict[int, float] = {}
+    for i, kernel in found.items():
         try:
-            times.append(float("inf") if late else measure(kernel, pointer_bytes, driver, device))
+            times[i] = measure(kernel, pointer_bytes, driver, device)
         except RuntimeError:                 # does not fit this GPU
-            times.append(float("inf"))
+            times[i] = math.inf
     return times
 
 
-def _compiled(wanted: Sequence[Sequence[KernelJob]], kernels: GpuKernels) -> list[list[GpuKernel]]:
-    """All at once, so that they compile in parallel; only the guesses where a candidate does not compile."""
+def _compiled(wanted: Sequence[Sequence[KernelJob]], kernels: GpuKernels) -> list[dict[int, GpuKernel]]:
+    """Those of each that compile, by number: all at once, so that they compile in parallel, or one by one where some do not."""
     try:
         flat = iter(kernels.get([job for jobs in wanted for job in jobs]))
+        return [{i: next(flat) for i in range(len(jobs))} for jobs in wanted]
     except CompilerBug:
-        return [[kernel] for kernel in kernels.get([jobs[0] for jobs in wanted])]
-    return [[next(flat) for _ in jobs] for jobs in wanted]
+        return [{i: kernel for i, job in enumerate(jobs) for kernel in _one(job, kernels)} for jobs in wanted]
+
+
+def _one(job: KernelJob, kernels: GpuKernels) -> list[GpuKernel]:
+    try:
+        return kernels.get([job])
+    except CompilerBug:
+        return []
 
 
 def _key(candidates: Candidates, capability: int, device: torch.device) -> Key:
