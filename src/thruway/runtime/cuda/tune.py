@@ -52,7 +52,8 @@ def choose(candidates: Sequence[Candidates], kernels: GpuKernels, driver: Driver
             continue
         kernels.store.put(keys[i], str(best).encode())
         chosen[i] = found[best]
-        note("measured", f"{chosen[i].symbol}: {times[best]:.2f} µs with {chosen[i].block} points and {chosen[i].warps} warps, guessed {times.get(0, math.inf):.2f} µs")
+        note("measured", f"{chosen[i].symbol}: {times[best]:.2f} µs with {chosen[i].block} points and {chosen[i].warps} warps, "
+                         f"guessed {times.get(0, math.inf):.2f} µs")
     return chosen
 
 
