@@ -37,6 +37,7 @@ from thruway.shapes.trace_tensor import from_meta
 
 SELECT, CHOOSE, BREAK = range(3)        # how far to go with a branch
 DEEPEST = 12                            # branches within sides of branches
+MOST_LOOPS = 1000                       # turns of loops within a side, which the run may never take
 Place = tuple[int, list[Value]]         # an instruction, and the stack before it
 JOINED = Constant("the sides join here")
 
@@ -57,6 +58,13 @@ class Side:
     unselectable: str | None = None
     result: Value = JOINED
     raised: bool = False
+    loops: int = 0
+
+    def count_loop(self, state: State) -> None:
+        """A turn of a loop within the side."""
+        self.loops += 1
+        if self.loops > MOST_LOOPS:
+            raise unsupported(state, "TW103", "a side of the branch loops long, if it ends")
 
 
 def branch(state: State, frame: Frame, condition: TensorValue, when_true: Place, when_false: Place) -> Return | None:

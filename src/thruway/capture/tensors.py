@@ -224,6 +224,8 @@ RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 def record_result(state: State, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, wrote: bool) -> Value:
     """The result as a Value; a node where it holds tensors or sizes are not all known, else a plain constant. `wrote`: an operator wrote."""
     if not holds_tensor(result):
+        if wrote or result is None:
+            add_node(state, target, args, kwargs)
         return from_python(state, result)
     if isinstance(result, TraceTensor):
         known = state.by_trace.get(id(result))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import inspect
 import types
 
 import torch
@@ -23,7 +24,7 @@ from thruway.capture.values.call import call, call_pure, construct_plain
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import from_python
 from thruway.capture.values.numbers import kept_condition, truth_value
-from thruway.capture.values.errors import raise_error
+from thruway.capture.values.errors import raise_error, raise_real
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import write_key
@@ -31,7 +32,7 @@ from thruway.capture.values.mutate import replace_items
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.text import text_of
 from thruway.capture.values.truth import truth
-from thruway.capture.values.types_ import type_value
+from thruway.capture.values.types_ import python_type, type_value
 from thruway.capture.values.unpack import mapping_items
 from thruway.capture.values.attribute import find_attribute
 from thruway.shapes.known_elements import known_number
@@ -171,7 +172,13 @@ def type_of(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
 
 
 def new_object(state: State, args: Args, kwargs: Kwargs) -> Value:
-    """object.__new__(cls)."""
+    """object.__new__(cls). A real one says what abstract classes and arguments that nobody takes raise."""
+    real = args[0].value
+    if len(args) > 1 or kwargs or inspect.isabstract(real):
+        try:
+            object.__new__(real, *args[1:], **kwargs)
+        except TypeError as error:
+            raise_real(state, error)
     return ObjectValue(args[0])
 
 
@@ -207,6 +214,14 @@ def type_call(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
 
 
 def no_effect(state: State, args: Args, kwargs: Kwargs) -> Value:
+    return NONE
+
+
+def object_init(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """object.__init__(self), which refuses arguments where a class has an `__init__` of its own."""
+    real = python_type(args[0])
+    if (len(args) > 1 or kwargs) and real.__init__ is not object.__init__:
+        raise_error(state, TypeError, "object.__init__() takes exactly one argument (the instance to initialize)")
     return NONE
 
 
@@ -263,7 +278,7 @@ ROWS = {
     int: number(int, "__int__"), float: number(float, "__float__"), complex: number(complex, "__complex__"), bool: new_bool, str: new_str,
     repr: representation, slice: new_slice, type: type_of, object: plain_object, super: new_super, functools.partial: new_partial,
     types.MethodType: new_method, type.__call__: type_call,
-    object.__new__: new_object, object.__init__: no_effect, BaseException.__init__: exception_init,
+    object.__new__: new_object, object.__init__: object_init, BaseException.__init__: exception_init,
     **{cls.__init__: exception_init for cls in BaseException.__subclasses__() + Exception.__subclasses__() if cls.__module__ == "builtins"},
     dict.__init__: dict_init, collections.OrderedDict.__init__: dict_init, list.__init__: list_init, tuple.__new__: tuple_new,
     dict.__new__: container_new, list.__new__: container_new,

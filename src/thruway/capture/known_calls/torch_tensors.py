@@ -10,7 +10,8 @@ from torch._library.custom_ops import CustomOpDef
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.tensors import add_node, call_torch
-from thruway.capture.values.base import Constant, ListValue, TensorValue, TupleValue, Value
+from thruway.capture.values.base import FALSE, Constant, ListValue, TensorValue, TupleValue, Value
+from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import from_python
 from thruway.capture.values.iterate import ListIterator, tensor_items
 from thruway.capture.values.number_index import number_of, read_number
@@ -128,6 +129,16 @@ def custom_operator(state: State, args: Args, kwargs: Kwargs) -> Value:
     return result
 
 
+def is_inference(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """Of a tensor found outside its guarded keys say it; one made here outside inference mode is none, unless it is a view."""
+    trace = args[0].trace
+    if isinstance(args[0].real, torch.Tensor):
+        return boolean(args[0].real.is_inference())
+    if torch.is_inference_mode_enabled() or trace.root is not trace:
+        raise unsupported(state, "TW101", "Tensor.is_inference")
+    return FALSE
+
+
 def length(state: State, args: Args, kwargs: Kwargs) -> Value:
     return call_torch(state, torch.Tensor.size, [args[0], Constant(0)], {})
 
@@ -152,4 +163,5 @@ ROWS = {
     torch.equal: needs_value("torch.equal"), torch.allclose: needs_value("torch.allclose"),
     CustomOpDef.__call__: custom_operator, torch.as_tensor: as_tensor, torch.tensor: new_tensor, torch.Tensor.tolist: to_list, torch.Tensor.item: item,
     torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
+    torch.Tensor.is_inference: is_inference, torch.is_inference: is_inference,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from thruway.bytecode.decode import Instruction
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
 from thruway.capture.branches import branch
@@ -15,6 +17,15 @@ from thruway.capture.values.truth import truth
 
 def jump(state: State, frame: Frame, ins: Instruction) -> None:
     frame.pc = ins.target
+
+
+def counted(handler: Callable[[State, Frame, Instruction], Return | None]) -> Callable[[State, Frame, Instruction], Return | None]:
+    """A jump back. A side of a branch that the run does not take may loop without end."""
+    def jump_back(state: State, frame: Frame, ins: Instruction) -> Return | None:
+        if state.sides:
+            state.sides[-1].count_loop(state)
+        return handler(state, frame, ins)
+    return jump_back
 
 
 def _is_none(frame: Frame) -> bool:
@@ -94,12 +105,10 @@ def return_const(state: State, frame: Frame, ins: Instruction) -> Return:
 
 
 _TRUE = ("POP_JUMP_IF_TRUE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE")
+_CONDITIONAL = {"TRUE": jump_if_true, "FALSE": jump_if_false, "NONE": jump_if_none, "NOT_NONE": jump_if_not_none}
 HANDLERS = {
-    "JUMP_FORWARD": jump, "JUMP_BACKWARD": jump, "JUMP_BACKWARD_NO_INTERRUPT": jump, "GET_ITER": get_iter, "FOR_ITER": for_iter,
+    "JUMP_FORWARD": jump, "JUMP_BACKWARD": counted(jump), "JUMP_BACKWARD_NO_INTERRUPT": counted(jump), "GET_ITER": get_iter, "FOR_ITER": for_iter,
     "JUMP_IF_TRUE_OR_POP": jump_if_true_or_pop, "JUMP_IF_FALSE_OR_POP": jump_if_false_or_pop, "RETURN_VALUE": return_value,
     "RETURN_CONST": return_const,
-    **{name: jump_if_true for name in _TRUE},
-    **{name.replace("TRUE", "FALSE"): jump_if_false for name in _TRUE},
-    **{name.replace("TRUE", "NONE"): jump_if_none for name in _TRUE},
-    **{name.replace("TRUE", "NOT_NONE"): jump_if_not_none for name in _TRUE},
+    **{name.replace("TRUE", kind): counted(handler) if "BACKWARD" in name else handler for name in _TRUE for kind, handler in _CONDITIONAL.items()},
 }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.base import CellValue, ListValue, SetValue, UnreadList, Value, in_set_order
 from thruway.capture.values.effect import record
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import remember_items
 from thruway.capture.values.older import age_to_change
+
+MOST_ITEMS = 10_000             # in a list within a side of a branch, which may grow it for ever and never be taken
 
 
 def append_item(state: State, target: ListValue, value: Value) -> None:
@@ -25,6 +28,8 @@ def extend_list(state: State, target: ListValue, values: list[Value]) -> None:
 
 def replace_items(state: State, target: ListValue, items: list[Value]) -> None:
     """The list's whole content becomes `items`."""
+    if state.sides and len(items) > MOST_ITEMS:
+        raise unsupported(state, "TW103", "a side of the branch makes a list long")
     old = target.items
 
     def undo() -> None:
