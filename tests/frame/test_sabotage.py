@@ -18,8 +18,8 @@ import torch
 from thruway.frame.check import compile_check
 from thruway.frame.guard import MISSING, Guard, GuardSet
 from thruway.frame.source import (
-    Attr, Builtin, Cell, ClosureCell, Default, DictAttr, DictKey, FunctionGlobal, Global, Grad, Item, Local, Made, MethodFunction, MethodSelf, TypeOf,
-    Viewed, WeakTarget,
+    Attr, Builtin, Cell, ClosureCell, Default, DictAttr, DictKey, FunctionGlobal, Global, Grad, Item, Local, Made, MethodFunction, MethodSelf, PlainTensor,
+    TypeOf, Viewed, WeakTarget,
 )
 from thruway.frame.state import read_state
 from thruway.native.fallback import viewed_dict
@@ -33,6 +33,10 @@ def make_function(value: object) -> types.FunctionType:
         return value, SCALE, option
 
     return function
+
+
+class Classed(torch.Tensor):
+    pass
 
 
 class Base:
@@ -164,6 +168,8 @@ CASES = {
     "dict key": Sabotage(DictKey(Attr(X, "table"), 1), "equal", "b", Thing, lambda x: x.table.update(c=x.table.pop("b")), lambda x: x.table.update(b=x.table.pop("c"))),
     "viewed dict": Sabotage(
         Item(Viewed(X), "b"), "equal", 2, lambda: {"b": 2}.values(), lambda x: set_item(viewed_dict(x), "b", 9), lambda x: set_item(viewed_dict(x), "b", 2)),
+    "tensor without its class": Sabotage(
+        Attr(PlainTensor(X), "ndim"), "equal", 1, lambda: torch.ones(2).as_subclass(Classed), lambda x: x.unsqueeze_(0), lambda x: x.squeeze_(0)),
     "dict keys": Sabotage(Attr(X, "table"), "dict_keys", ("a", "b"), Thing, lambda x: x.table.update(c=1), lambda x: x.table.pop("c")),
     "absent": Sabotage(Attr(X, "table"), "absent", "c", Thing, lambda x: x.table.update(c=1), lambda x: x.table.pop("c")),
     "length": Sabotage(Attr(X, "items"), "length", 3, Thing, lambda x: x.items.append(4), lambda x: x.items.pop()),

@@ -17,6 +17,7 @@ from thruway.capture.captured import Captured, GraphInput
 from thruway.capture.emit import argument_names, emit
 from thruway.capture.interpreter import BreakHere, finish_inline, program, resume_generator, run_call, run_top
 from thruway.capture.known_calls import KNOWN
+from thruway.capture.known_calls.torch_functions import restore_overriding
 from thruway.capture.known_calls.torch_modes import restore_devices, restore_modes
 from thruway.capture.locals import LazyLocals
 from thruway.capture.links import Reconsider, check_links
@@ -66,6 +67,7 @@ def capture(
     caution: dict[Any, int] = {}
     while True:
         state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, dynamic, is_continuation=is_continuation,
+                      is_function_off=not torch._C._is_torch_function_enabled(),
                       hides_compiling=hides_compiling, caution=caution, may_wait=may_wait,
                       drawn=getattr(function, DRAWN, frozenset()))
         try:
@@ -103,6 +105,7 @@ def _capture(
                 broken = Break(stop.frames, stop.index, stop.error.reason, stop.keyword_names)
             restore_modes(state, before)
             restore_devices(state, devices)
+            restore_overriding(state)
             if broken is None:
                 finish, outputs, single = emit(state, function, result)
             else:

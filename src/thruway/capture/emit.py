@@ -35,6 +35,7 @@ from thruway.capture.values.types_ import python_type
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import Size, show, symbols
 from thruway.frame import source as S
+from thruway.frame.plain import plain_tensor, with_class
 from thruway.native.fallback import viewed_dict
 from thruway.shapes.booleans import OpenNode
 from thruway.shapes.floats import Element, FloatInput, FloatNode
@@ -119,6 +120,8 @@ class Emitter:
                 return f"{self.source(base)}.__func__"
             case S.Grad(base):
                 return f"{self.source(base)}.grad"
+            case S.PlainTensor(base):
+                return f"{self.constant(plain_tensor)}({self.source(base)})"
             case S.WeakTarget(base):
                 return f"{self.source(base)}()"
             case S.Made(index):
@@ -256,7 +259,7 @@ class Emitter:
                 self.names[value] = name
                 if isinstance(value, ObjectValue | FunctionValue) and value.attributes is not None:
                     self.names[value.attributes] = f"{name}.__dict__"
-                if isinstance(value, ObjectValue) and value.storage is not None:
+                if isinstance(value, ObjectValue) and value.storage is not None and not isinstance(value.storage, TensorValue):
                     self.names[value.storage] = name
                 self.body.append(f"{name} = {text[0]}")
                 self.body.extend(text[1:])
@@ -356,6 +359,8 @@ def _new_text(out: Emitter, value: ObjectValue, cls: str, storage: Any, name: st
         case None:
             maker = next(base for base in real.__mro__ if "__new__" in base.__dict__ and not isinstance(base.__dict__["__new__"], staticmethod))
             return f"{out.constant(maker)}.__new__({cls})", []
+        case TensorValue():
+            return f"{out.constant(with_class)}({out.value(value.storage)}, {cls})", []
         case Constant() | TupleValue():
             base = next(b for b in (int, float, str, tuple) if issubclass(real, b))
             return f"{out.constant(base)}.__new__({cls}, {out.value(value.storage)})", []

@@ -182,6 +182,9 @@ class State:
     relations: dict[int, Any] = field(default_factory=dict)   # trace of a truth value → the comparison of sizes that it answers
     links: list[Any] = field(default_factory=list)        # tensors that are one in eager, on one side of a branch
     strict: list[bool] = field(default_factory=list)      # error_on_graph_break blocks entered here, and whether each is on
+    overrides: bool = False                               # whether an object with `__torch_function__` or a function mode was met
+    overriding: list[Any] = field(default_factory=list)   # function modes, and what switches `__torch_function__` off, entered here and not left
+    is_function_off: bool = False                         # `__torch_function__` of arguments is off around the call
 
     def where(self) -> UserLine | None:
         """The user's line being run: the innermost frame outside torch's files and ours, else the innermost."""

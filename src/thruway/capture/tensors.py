@@ -21,6 +21,7 @@ from thruway.capture.values.base import (
 )
 from thruway.capture.values.constants import from_python, make_tuple, specialize
 from thruway.capture.values.errors import raise_real
+from thruway.capture.values.overriding import may_ask, modes_on
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol, as_symbol
 from thruway.frame.source import show
@@ -100,6 +101,8 @@ class NotTensorArguments(Exception):
 
 def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """Runs `target` on trace tensors and records it. None where an argument is of another kind (a Python callable, say)."""
+    if state.overrides and (modes_on(state) or may_ask(state, (*args, *kwargs.values()))):
+        raise unsupported(state, "TW108", f"given to {getattr(target, '__name__', target)}")
     if state.devices and target in _device_constructors() and _has_no_device(kwargs):
         kwargs = kwargs | {"device": Constant(state.devices[-1])}
     if target not in TAKES_FLOATS:
@@ -335,6 +338,8 @@ def to_trace(value: Value) -> Any:
             return {to_trace(k): to_trace(v) for k, v in value.items.values()}
         case ObjectValue(storage=Constant()):
             return value.storage.value
+        case ObjectValue(storage=TensorValue()):
+            return value.storage.trace
         case _:
             raise NotTensorArguments
 
@@ -362,6 +367,8 @@ def to_node(state: State, value: Value) -> Any:
             return {to_node(state, k): to_node(state, v) for k, v in value.items.values()}
         case ObjectValue(storage=Constant()):
             return value.storage.value
+        case ObjectValue(storage=TensorValue()):
+            return tensor_node(state, value.storage)
         case _:
             raise NotTensorArguments
 

@@ -25,11 +25,13 @@ from thruway.capture.values.base import (
     FALSE, NONE, TRUE, CellValue, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue,
     SetValue, SizeValue, TensorValue, TupleValue, UnreadList, Value, VIEW_TYPES, ViewValue,
 )
+from thruway.capture.values.overriding import FunctionsAsk, overrides
 from thruway.core.marks import ORIGINAL, STATIC, is_compiled_type, original_of
 from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
+from thruway.frame.plain import plain_tensor
 from thruway.frame.source import (
-    Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, Source, Viewed, root_of, show,
+    Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, PlainTensor, Source, Viewed, root_of, show,
 )
 from thruway.native.fallback import viewed_dict
 from thruway.shapes.floats import FloatInput, FloatNode, IntInputNode
@@ -154,13 +156,13 @@ def _wrap_tensor(state: State, obj: torch.Tensor, source: Source, guarded: bool)
     return value
 
 
-def _trace_input(state: State, value: TensorValue, source: Source) -> TraceTensor:
-    """Guards a tensor's metadata and gives its trace."""
+def _trace_input(state: State, value: TensorValue, source: Source, static: tuple[int, ...] | None = None) -> TraceTensor:
+    """Guards a tensor's metadata and gives its trace; `static`: dimensions that the user fixed, where the tensor itself does not tell."""
     obj = value.real
     if obj.layout is not torch.strided:
         raise unsupported(state, "TW108", obj.layout)
     meta = meta_of(obj)
-    static = getattr(obj, STATIC, ())
+    static = getattr(obj, STATIC, ()) if static is None else static
     dims = [dim for dim in range(obj.dim()) if (source, dim) in state.dynamic and obj.shape[dim] > 1 and dim not in static]
     if dims and is_dense(meta):
         meta = symbolic_meta(state, value, meta, dims)
@@ -213,7 +215,14 @@ def _wrap_tensor_subclass(state: State, obj: torch.Tensor, source: Source, guard
     """One that only marks its class computes like a tensor. What others do is their own code's: they are passed on, and whatever computes with
     them breaks."""
     cls = type(obj)
-    return _wrap_tensor(state, obj, source, guarded) if _computes_plainly(cls) else _wrap_object(state, obj, source, guarded)
+    if _computes_plainly(cls):
+        return _wrap_tensor(state, obj, source, guarded)
+    value = _wrap_object(state, obj, source, guarded)
+    plain = plain_tensor(obj) if cls.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ else None
+    if plain is not None and plain.layout is torch.strided:
+        plain = value.storage = TensorValue(None, None, PlainTensor(source), plain)
+        plain.make_trace = functools.partial(_trace_input, state, plain, PlainTensor(source), vars(obj).get(STATIC, ()))
+    return value
 
 
 @functools.lru_cache(maxsize=256)
@@ -320,6 +329,9 @@ def _wrap_object(state: State, obj: Any, source: Source, guarded: bool) -> Value
     cls = type(obj)
     state.guard("type", source, cls)
     value = ObjectValue(state.class_of(cls, source), source, obj)
+    if overrides(cls):
+        state.overrides = True
+        state.guard("answer", source, FunctionsAsk(not state.is_function_off))
     if issubclass(cls, BaseException):
         value.new_args = wrap(state, obj.args, Attr(source, "args")).items
     for base, storage in STORAGE.items():

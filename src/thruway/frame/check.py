@@ -22,6 +22,7 @@ from thruway.frame import source as sources
 from thruway.frame.guard import MISSING, GlobalState, Guard, GuardSet, TensorExpectation
 from thruway.frame.source import Source
 from thruway.frame.modes import has_only_device_mode, present_devices
+from thruway.frame.plain import plain_tensor
 from thruway.frame.state import read_state
 from thruway.frame.tagged import is_still, is_taggable
 from thruway.native import probe
@@ -127,6 +128,8 @@ class _Builder:
                 return self._emit("method_function", base, 0, None, guard)
             case sources.Viewed():
                 return self._emit("viewed", base, 0, None, guard)
+            case sources.PlainTensor():
+                return self._emit("call", base, 0, plain_tensor, guard)
             case sources.Grad():
                 return self._emit("getattr", base, 0, "grad", guard)
             case _:

@@ -166,6 +166,14 @@ class Grad(_Hashed):
 
 
 @dataclass(frozen=True, slots=True)
+class PlainTensor(_Hashed):
+    """The tensor `base`, whose class has `__torch_function__`, as a plain one in the same memory."""
+
+    base: Source
+    __hash__ = _Hashed.__hash__
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """A value that capture itself keeps for the entry (an interned callable, say): `index` in the entry's constants."""
 
@@ -174,7 +182,7 @@ class Made:
 
 Source = (
     Local | Cell | Global | Builtin | FunctionGlobal | Attr | DictAttr | Item | DictKey | TypeOf | ClosureCell | Default
-    | WeakTarget | MethodSelf | MethodFunction | Viewed | Grad | Made
+    | WeakTarget | MethodSelf | MethodFunction | Viewed | Grad | PlainTensor | Made
 )
 
 
@@ -183,7 +191,8 @@ def base_of(source: Source) -> Source | None:
     match source:
         case FunctionGlobal() | ClosureCell() | Default():
             return source.function
-        case Attr() | DictAttr() | Item() | DictKey() | TypeOf() | WeakTarget() | MethodSelf() | MethodFunction() | Viewed() | Grad():
+        case Attr() | DictAttr() | Item() | DictKey() | TypeOf() | WeakTarget() | MethodSelf() | MethodFunction() | Viewed() | Grad() \
+                | PlainTensor():
             return source.base
         case Local() | Cell() | Global() | Builtin() | Made():
             return None
@@ -231,6 +240,8 @@ def show(source: Source) -> str:
             return f"{show(base)}.mapping"
         case Grad(base):
             return f"{show(base)}.grad"
+        case PlainTensor(base):
+            return f"{show(base)}.as_subclass(torch.Tensor)"
         case Made(index):
             return f"<kept value {index}>"
         case _:

@@ -175,6 +175,7 @@ _LOADS: dict[str, Callable[..., object]] = {
     "function_globals": lambda function, locals, r, a, b, x: _function(r[a]).__globals__,
     "getattr": lambda function, locals, r, a, b, x: getattr(r[a], x),
     "viewed": lambda function, locals, r, a, b, x: viewed_dict(r[a]),
+    "call": lambda function, locals, r, a, b, x: x(r[a]),
 }
 
 

@@ -44,7 +44,7 @@ struct GuardProgram {
 
 static const char *step_names[STEP_CODES] = {
     "local", "function", "const", "cell", "globals", "builtins", "attr", "dict_attr", "item", "dict_key", "type",
-    "closure", "default", "kwdefault", "weak", "method_self", "method_function", "function_globals", "getattr", "viewed",
+    "closure", "default", "kwdefault", "weak", "method_self", "method_function", "function_globals", "getattr", "viewed", "call",
     "is_type", "is", "is_weak", "equal", "length", "dict_keys", "has_not", "absent", "code", "same",
     "not_same", "no_overlap", "truth", "type_lookup", "ordered_keys", "python", "size", "tensor", "relation",
 };

@@ -71,6 +71,15 @@ static PyObject *get_attribute(PyObject *base, PyObject *name, Found *found)
     return value;
 }
 
+static PyObject *called(PyObject *function, PyObject *base, Found *found)
+{
+    *found = FRESH;
+    PyObject *value = PyObject_CallOneArg(function, base);
+    if (!value)
+        PyErr_Clear();
+    return value;
+}
+
 static PyObject *weak_target(PyObject *reference) { return PyWeakref_Check(reference) ? PyWeakref_GET_OBJECT(reference) : NULL; }
 
 /* the dict behind a view of its keys, values or items */
@@ -114,6 +123,7 @@ PyObject *tw_load(const Step *step, const Call *call, PyObject *const *registers
     case LOAD_METHOD_FUNCTION: return method_part(base, step->code);
     case LOAD_FUNCTION_GLOBALS: return function ? function->func_globals : NULL;
     case LOAD_VIEWED: return viewed(base);
+    case LOAD_CALL: return called(step->arg, base, found);
     default: return get_attribute(base, step->arg, found);
     }
 }

@@ -29,6 +29,7 @@ from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import write_key
 from thruway.capture.values.mutate import replace_items
+from thruway.capture.values.overriding import overrides
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.text import text_of
 from thruway.capture.values.truth import truth
@@ -179,6 +180,7 @@ def new_object(state: State, args: Args, kwargs: Kwargs) -> Value:
             object.__new__(real, *args[1:], **kwargs)
         except TypeError as error:
             raise_real(state, error)
+    state.overrides |= overrides(real)
     return ObjectValue(args[0])
 
 

@@ -13,6 +13,7 @@ from thruway.capture.state import State
 from thruway.capture.values.base import FALSE, NONE, Constant, DictValue, TupleValue, Value
 from thruway.capture.values.constants import as_python, from_python
 from thruway.capture.values.effect import record
+from thruway.capture.values.torch_function import is_mode
 from thruway.frame.modes import SWITCHES, autocast_devices, autocast_nesting, device_of_factories, present, put_back, set_autocast_nesting
 
 Args = list[Value]
@@ -78,7 +79,7 @@ def default_device(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def number_of_function_modes(state: State, args: Args, kwargs: Kwargs) -> Value:
-    return Constant(len(state.devices))
+    return Constant(len(state.devices) + sum(map(is_mode, state.overriding)))
 
 
 SETTERS = (

@@ -7,7 +7,7 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.effects import ALWAYS
 from thruway.capture.state import State
-from thruway.capture.values.base import FALSE, NONE, Constant, ListValue, ObjectValue, TensorValue, TupleValue, Value
+from thruway.capture.values.base import FALSE, NONE, Constant, Value
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import from_python
 
@@ -31,20 +31,6 @@ def always(value: Value):
     return lambda state, args, kwargs: value
 
 
-def overrides_torch(value: Value) -> bool:
-    """Whether torch's functions ask the object what to do."""
-    return isinstance(value, ObjectValue) and hasattr(value.cls.value, "__torch_function__")
-
-
-def has_torch_function(state: State, args: Args, kwargs: Kwargs) -> Value:
-    """Where an argument answers for itself, the function that asks runs in plain Python."""
-    for value in args:
-        for one in value.items if isinstance(value, TupleValue | ListValue) else (value,):
-            if overrides_torch(one):
-                raise unsupported(state, "TW108", one.cls.value.__name__)
-    return FALSE
-
-
 def being_compiled(state: State, args: Args, kwargs: Kwargs) -> Value:
     state.heard_compiling = not state.hides_compiling
     return boolean(state.heard_compiling)
@@ -64,7 +50,7 @@ def changes_state(name: str):
 QUESTIONS = (
     torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
     torch.is_autocast_enabled, torch.is_autocast_cache_enabled, torch.get_autocast_dtype, torch.is_anomaly_enabled,
-    torch.cuda.is_available, torch._C._is_torch_function_enabled, torch.backends.mha.get_fastpath_enabled,
+    torch.cuda.is_available, torch.backends.mha.get_fastpath_enabled,
     torch.is_deterministic_algorithms_warn_only_enabled, torch._C._is_any_autocast_enabled, torch.amp.is_autocast_available,
     torch._C._get_cudnn_enabled, torch._C._is_autocast_available,
 )
@@ -80,9 +66,6 @@ ROWS = {
     torch._C._get_tracing_state: always(NONE), torch.jit.is_tracing: always(FALSE), torch.jit.is_scripting: always(FALSE),
     torch._jit_internal.is_scripting: always(FALSE),
     torch.compiler.is_compiling: being_compiled, torch.compiler.is_dynamo_compiling: being_compiled, torch.compiler.is_exporting: always(FALSE),
-    torch.overrides.has_torch_function: has_torch_function, torch.overrides.has_torch_function_unary: has_torch_function,
-    torch.overrides.has_torch_function_variadic: has_torch_function,
-    torch.overrides.is_tensor_like: lambda state, args, kwargs: boolean(isinstance(args[0], TensorValue) or overrides_torch(args[0])),
     torch._C._len_torch_dispatch_stack: always(Constant(0)),         # entries are for calls without modes; the trace's own do not count
     torch._C._log_api_usage_once: always(NONE), torch._assert: lambda state, args, kwargs: checked(state, args),
 }

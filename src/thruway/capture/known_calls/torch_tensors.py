@@ -10,7 +10,7 @@ from torch._library.custom_ops import CustomOpDef
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.tensors import add_node, call_torch
-from thruway.capture.values.base import FALSE, Constant, ListValue, TensorValue, TupleValue, Value
+from thruway.capture.values.base import FALSE, Constant, ListValue, ObjectValue, TensorValue, TupleValue, Value
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import from_python
 from thruway.capture.values.iterate import ListIterator, tensor_items
@@ -144,6 +144,8 @@ def length(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def iterate(state: State, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], ObjectValue):
+        return ListIterator(TupleValue(tuple(state.call(Constant(torch.Tensor.unbind), [args[0], Constant(0)]).items)))
     return ListIterator(TupleValue(tuple(tensor_items(state, args[0]))))
 
 

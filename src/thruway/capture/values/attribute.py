@@ -22,6 +22,7 @@ from thruway.capture.values.effect import record
 from thruway.capture.values.errors import raise_as_python_does, raise_error, raise_missing
 from thruway.capture.values.mapping import delete_key, read_key, write_key
 from thruway.capture.values.namespace import module_namespace, write_global
+from thruway.capture.values.overriding import is_tensor_object
 from thruway.capture.values.tensor_attribute import tensor_attribute
 from thruway.capture.values.types_ import type_value
 from thruway.capture.wrap import function_cells, function_defaults, instance_dict, wrap
@@ -228,6 +229,8 @@ def _bind_getset(state: State, found: types.GetSetDescriptorType, owner: Value |
         return Constant(found)
     if name == "__dict__":
         return instance_dict(state, owner)
+    if is_tensor_object(owner) and found.__objclass__ in (torch._C.TensorBase, torch.Tensor):
+        return call(state, Constant(found.__get__), [owner], {})
     row = GETSETS.get(name)
     if row is None or not isinstance(owner, ObjectValue):
         raise unsupported(state, "TW102", name, cls.value.__name__)
@@ -552,7 +555,7 @@ def set_tensor_attribute(state: State, value: TensorValue, name: str, new: Value
 
 def _is_plain_module_write(state: State, value: ObjectValue, name: str, new: Value) -> bool:
     """Whether nn.Module.__setattr__ ends in a store into the instance dict."""
-    if isinstance(new, ObjectValue) and issubclass(new.cls.value, torch.nn.Module):
+    if isinstance(new, ObjectValue) and issubclass(new.cls.value, torch.nn.Module | torch.Tensor):
         return False
     if isinstance(new, TensorValue) and new.real is not None and isinstance(new.real, torch.nn.Parameter | torch.nn.Buffer):
         return False

@@ -7,6 +7,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
@@ -22,7 +24,9 @@ from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, write_key
 from thruway.capture.values.mutate import extend_list, remove_member, replace_items, update_set
 from thruway.capture.values.numbers import divide_elements, is_element
+from thruway.capture.values.overriding import is_tensor_object
 from thruway.capture.values.sizes import size_operation
+from thruway.capture.values.torch_function import is_users, overridden_operator
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
@@ -50,6 +54,8 @@ def binary(state: State, symbol: str, left: Value, right: Value) -> Result:
     in_place = symbol.endswith("=")
     plain = symbol[:-1] if in_place else symbol
     function, name = SYMBOLS[plain]
+    if state.overrides and (answer := _overridden(state, symbol, left, right)) is not None:
+        return answer
     if isinstance(left, Constant) and isinstance(right, Constant):
         return _on_constants(state, function, left, right)
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
@@ -69,6 +75,22 @@ def binary(state: State, symbol: str, left: Value, right: Value) -> Result:
         return size_operation(state, function, left, right)
     left, right = (specialize(state, one) if isinstance(one, SizeValue) else one for one in (left, right))
     return _on_containers(state, plain, function, left, right)
+
+
+def _overridden(state: State, symbol: str, left: Value, right: Value) -> Value | None:
+    """What classes with `__torch_function__` and function modes make of it; operators that such a class defines itself go first."""
+    function, name = SYMBOLS[symbol.removesuffix("=")]
+    if not _has_own(state, name, left, right):
+        return overridden_operator(state, IN_PLACE.get(symbol, function), left, right)
+    if symbol in IN_PLACE or not any(isinstance(one, TensorValue) or is_tensor_object(one) for one in (left, right)):
+        return None
+    return _by_slots(state, name, symbol, left, right)
+
+
+def _has_own(state: State, name: str, *operands: Value) -> bool:
+    """Whether the class of an operand defines the operator in Python."""
+    return any(isinstance(one, ObjectValue) and is_users(state.type_lookup(one.cls, slot)) for one in operands
+               for slot in (f"__{name}__", f"__r{name}__", f"__i{name}__"))
 
 
 def _on_constants(state: State, function: Callable[..., Any], left: Constant, right: Constant) -> Value:
@@ -109,6 +131,11 @@ def _call_slot(state: State, owner: ObjectValue, name: str, found: types.Functio
     return NOT_IMPLEMENTED if isinstance(result, Constant) and result.value is NotImplemented else result
 
 
+def _call_torchs_slot(state: State, owner: Value, found: Any, other: Value) -> Value:
+    result = run_inline(state, call(state, Constant(found), [owner, other], {}))
+    return NOT_IMPLEMENTED if isinstance(result, Constant) and result.value is NotImplemented else result
+
+
 def _by_slots(state: State, name: str, symbol: str, left: Value, right: Value) -> Result:
     """The left operand's method, then the right's reflected one; a subclass on the right goes first."""
     tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
@@ -116,6 +143,10 @@ def _by_slots(state: State, name: str, symbol: str, left: Value, right: Value) -
     if right_type is not left_type and left_type in right_type.__mro__ and _lookup(right_type, f"__r{name}__") is not _lookup(left_type, f"__r{name}__"):
         tries.reverse()
     for owner, slot, other in tries:
+        if isinstance(owner, TensorValue):
+            result = _call_torchs_slot(state, owner, _lookup(torch.Tensor, slot), other)
+            if result is not NOT_IMPLEMENTED:
+                return result
         if not isinstance(owner, ObjectValue):
             continue
         found = state.type_lookup(owner.cls, slot)
@@ -123,6 +154,10 @@ def _by_slots(state: State, name: str, symbol: str, left: Value, right: Value) -
             continue
         if isinstance(found, types.FunctionType):
             result = _call_slot(state, owner, slot, found, [other])
+            if result is not NOT_IMPLEMENTED:
+                return result
+        elif is_tensor_object(owner):
+            result = _call_torchs_slot(state, owner, found, other)
             if result is not NOT_IMPLEMENTED:
                 return result
         elif owner.storage is not None:
@@ -240,6 +275,8 @@ def _replace_members(state: State, target: SetValue, wanted: SetValue) -> None:
 
 def unary(state: State, symbol: str, value: Value) -> Result:
     function, slot = UNARY[symbol]
+    if state.overrides and not _has_own(state, slot.strip("_"), value) and (answer := overridden_operator(state, function, value)) is not None:
+        return answer
     match value:
         case Constant():
             try:

@@ -15,11 +15,14 @@ from thruway.capture.refused import BOOKKEEPING, CHOOSERS, is_refused_module
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
 from thruway.capture.values.base import (
-    CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, TransformedValue, TupleValue,
-    Value,
+    CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, TensorValue, TransformedValue,
+    TupleValue, Value,
 )
 from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.errors import raise_as_python_does, raise_error, raise_real
+from thruway.capture.values.overriding import may_ask, modes_on
+from thruway.capture.values.tensor_attribute import tensor_attribute
+from thruway.capture.values.torch_function import is_getter, is_python_of_torch, overridden_call
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import function_cells, function_defaults, function_keyword_defaults, wrap
 from thruway.core.marks import ALLOWED, CONSTANT, DISABLED, disabled_reason, is_marked
@@ -70,6 +73,11 @@ def _call_object(state: State, value: ObjectValue, args: list[Value], kwargs: Kw
 def _call_function(state: State, function: FunctionValue, args: list[Value], kwargs: Kwargs) -> Result:
     real = function.real
     if real is not None:
+        if state.overrides:
+            if (answer := overridden_call(state, function, real, args, kwargs)) is not None:
+                return answer
+            if is_python_of_torch(real) and (modes_on(state) or may_ask(state, (*args, *kwargs.values()))):
+                return inline(state, function, args, kwargs)
         row = state.known.get(real) or marked_row(state, real)
         if row is not None:
             return _call_row(state, row, real, args, kwargs)
@@ -214,6 +222,10 @@ def _bind_defaults(state: State, function: FunctionValue, into: dict[str, Value]
 def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwargs) -> Result:
     """A builtin function, descriptor, class or torch callable."""
     target = value.value
+    if state.overrides and (answer := overridden_call(state, value, target, args, kwargs)) is not None:
+        return answer
+    if is_getter(target) and isinstance(args[0], TensorValue):
+        return tensor_attribute(state, args[0], target.__self__.__name__)
     row = _row(state, target) or marked_row(state, target)
     if row is not None:
         return _call_row(state, row, target, args, kwargs)

@@ -25,6 +25,7 @@ from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, read_key
 from thruway.capture.values.numbers import compare_elements, is_element, is_truth
 from thruway.capture.values.sizes import size_operation
+from thruway.capture.values.torch_function import is_users, overridden_operator
 from thruway.capture.values.truth import truth
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
@@ -44,6 +45,9 @@ def boolean(flag: bool) -> Constant:
 def compare(state: State, symbol: str, left: Value, right: Value) -> Value | Inline:
     """`left symbol right`."""
     function = OPERATORS[symbol]
+    if state.overrides and not any(isinstance(one, ObjectValue) and is_users(state.type_lookup(one.cls, SLOTS[sign])) for one, sign in (
+            (left, symbol), (right, REFLECTED[symbol]))) and (answer := overridden_operator(state, function, left, right)) is not None:
+        return answer
     if isinstance(left, Constant) and isinstance(right, Constant):
         return _on_constants(state, function, left.value, right.value)
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):

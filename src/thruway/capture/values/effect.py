@@ -113,7 +113,7 @@ def _object_children(state: State, value: ObjectValue) -> list[Value]:
     if value.attributes is not None:
         parts += children(state, value.attributes)
     if value.storage is not None:
-        parts += children(state, value.storage) if not isinstance(value.storage, Constant) else []
+        parts += [value.storage] if isinstance(value.storage, Constant | TensorValue) else children(state, value.storage)
     return parts
 
 
@@ -132,7 +132,7 @@ def contents(value: Value) -> tuple:
             return ()
         case ObjectValue():
             attributes = contents(value.attributes) if value.attributes is not None else ()
-            storage = value.storage if value.storage is None or isinstance(value.storage, (Constant, TupleValue)) else contents(value.storage)
+            storage = value.storage if value.storage is None or isinstance(value.storage, (Constant, TupleValue, TensorValue)) else contents(value.storage)
             return (attributes, tuple(value.slots.items()), storage)
         case _:
             raise TypeError(f"not a mutable value: {value!r}")

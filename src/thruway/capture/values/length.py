@@ -14,6 +14,7 @@ from thruway.capture.values.base import Constant, DictValue, ListValue, ObjectVa
 from thruway.capture.values.call import call, call_pure
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mapping import complete
+from thruway.capture.values.torch_function import overridden_operator
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
@@ -34,8 +35,9 @@ def length_of(state: State, value: Value) -> Value | Inline:
             return call_pure(state, len, [value], {})
         case ObjectValue():
             found = state.type_lookup(value.cls, "__len__")
-            if found is not MISSING and value.storage is not None and not hasattr(found, "__code__"):
-                return length_of(state, value.storage)
+            if found is not MISSING and value.storage is not None and (not hasattr(found, "__code__") or found is torch.Tensor.__len__):
+                answer = overridden_operator(state, len, value) if state.overrides else None
+                return length_of(state, value.storage) if answer is None else answer
             if found is not MISSING:
                 method = bind(state, found, value, value.cls, "__len__")
                 return call(state, wrap(state, checked_length, state.made(checked_length), True), [method], {})

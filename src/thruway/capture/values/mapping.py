@@ -8,7 +8,7 @@ from typing import Any
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
-from thruway.capture.values.base import Constant, DictValue, InstanceDict, TupleValue, Value
+from thruway.capture.values.base import Constant, DictValue, FunctionValue, InstanceDict, TupleValue, Value
 from thruway.capture.values.effect import record
 from thruway.capture.values.older import age_to_change
 
@@ -22,6 +22,8 @@ def read_key(state: State, mapping: DictValue, key: Any) -> Value | None:
         return hit[1]
     if mapping.complete or key in mapping.missing or key in mapping.removed:
         return None
+    if isinstance(key, FunctionValue) and key.source is not None and key.real is not None:
+        return _read_at_function(state, mapping, key)
     if not _is_plain(key):
         complete(state, mapping)
         hit = mapping.items.get(key)
@@ -32,6 +34,18 @@ def read_key(state: State, mapping: DictValue, key: Any) -> Value | None:
         return None
     value = state.wrap(state, dict.__getitem__(mapping.real, key), mapping.item_source(key))
     mapping.items[key] = (_key_value(key), value)
+    return value
+
+
+def _read_at_function(state: State, mapping: DictValue, key: FunctionValue) -> Value | None:
+    """The key is a function found outside, which is looked up by its identity."""
+    state.guard("identity", key.source, key.real)
+    if not dict.__contains__(mapping.real, key.real):
+        state.guard("absent", mapping.source, key.real)
+        mapping.missing.add(key)
+        return None
+    value = state.wrap(state, dict.__getitem__(mapping.real, key.real), mapping.item_source(key.real))
+    mapping.items[key] = (key, value)
     return value
 
 

@@ -23,6 +23,7 @@ from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import delete_key, read_key, write_key
 from thruway.capture.values.mutate import replace_items
 from thruway.capture.values.number_index import is_free_copy, selected, with_numbers
+from thruway.capture.values.torch_function import is_users, overridden_operator
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
@@ -31,6 +32,8 @@ Result = Value | Inline
 
 
 def get_item(state: State, value: Value, key: Value) -> Result:
+    if state.overrides and not _has_own(state, value, "__getitem__") and (answer := overridden_operator(state, operator.getitem, value, key)) is not None:
+        return answer
     match value:
         case TensorValue():
             return _tensor_item(state, value, key)
@@ -46,6 +49,11 @@ def get_item(state: State, value: Value, key: Value) -> Result:
             return _object_item(state, value, key)
         case _:
             raise_error(state, TypeError, f"'{python_type(value).__name__}' object is not subscriptable")
+
+
+def _has_own(state: State, value: Value, slot: str) -> bool:
+    """Whether no function of torch's is asked: the class says itself what its items are, or it is no tensor."""
+    return not isinstance(value, TensorValue | ObjectValue) or isinstance(value, ObjectValue) and is_users(state.type_lookup(value.cls, slot))
 
 
 def _tensor_item(state: State, value: TensorValue, key: Value) -> Value:
@@ -153,6 +161,8 @@ def _object_item(state: State, value: ObjectValue, key: Value) -> Result:
 
 
 def set_item(state: State, value: Value, key: Value, new: Value) -> Result | None:
+    if state.overrides and not _has_own(state, value, "__setitem__") and overridden_operator(state, operator.setitem, value, key, new) is not None:
+        return None
     match value:
         case TensorValue():
             return _set_tensor_item(state, value, key, new)

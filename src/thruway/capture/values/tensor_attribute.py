@@ -14,8 +14,10 @@ from thruway.capture.tensors import call_torch, record_result, run_trace
 from thruway.capture.values.base import NONE, Constant, MethodValue, TensorValue, Value
 from thruway.capture.values.constants import from_python
 from thruway.capture.values.errors import raise_missing
+from thruway.capture.values.overriding import modes_on
+from thruway.capture.values.torch_function import overridden_call
 from thruway.capture.wrap import wrap
-from thruway.frame.source import Attr, Grad
+from thruway.frame.source import Attr, Grad, PlainTensor
 
 METADATA = frozenset(
     "dtype device requires_grad ndim layout is_cuda is_cpu is_meta is_mps is_xpu is_sparse is_sparse_csr is_quantized is_nested is_leaf itemsize "
@@ -24,6 +26,10 @@ OPERATORS = frozenset("T mT H mH real imag data".split())
 
 
 def tensor_attribute(state: State, value: TensorValue, name: str) -> Value | Inline:
+    if state.overrides and modes_on(state) and (answer := _overridden(state, value, name)) is not None:
+        return answer
+    if name in OF_THE_OBJECT and isinstance(value.source, PlainTensor):
+        raise unsupported(state, "TW102", name, "a tensor of a class of its own")
     row = ROWS.get(name)
     if row is not None:
         return row(state, value)
@@ -37,6 +43,15 @@ def tensor_attribute(state: State, value: TensorValue, name: str) -> Value | Inl
             state.guard("has_not", value.source, name)
         raise_missing(state, value, name, torch.Tensor if value.real is None else type(value.real))
     raise unsupported(state, "TW102", name, "Tensor")
+
+
+def _overridden(state: State, value: TensorValue, name: str) -> Value | None:
+    """What function modes make of reading the attribute."""
+    getter = getattr(_find(torch.Tensor, name), "__get__", None)
+    return None if getter is None else overridden_call(state, Constant(getter), getter, [value], {})
+
+
+OF_THE_OBJECT = frozenset("grad grad_fn is_leaf _base _grad _backward_hooks retains_grad output_nr".split())
 
 
 def _find(cls: type, name: str) -> Any:

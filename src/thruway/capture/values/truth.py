@@ -13,6 +13,7 @@ from thruway.capture.values.base import (
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mapping import complete
+from thruway.capture.values.overriding import plain_part
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
 from thruway.shapes.known_elements import known_number
@@ -57,7 +58,7 @@ def _object_truth(state: State, value: ObjectValue) -> bool:
         if isinstance(found, types.FunctionType):
             return _checked(state, name, run_inline(state, call(state, wrap(state, found, class_attribute_source(value.cls, name), True), [value], {})))
         if value.storage is not None:
-            return truth(state, value.storage)
+            return truth(state, plain_part(state, value))
         raise unsupported(state, "TW100", f"the truth of {value.cls.value.__name__}")
     return True
 
