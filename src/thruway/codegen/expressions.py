@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from thruway.codegen.ctypes_c import FROM_MEMORY, convert, literal, register_type, size_text
+from thruway.codegen.ctypes_c import FROM_MEMORY, TO_MEMORY, convert, literal, register_type, size_text
 from thruway.codegen.operators import BLOCKWISE, may_fault, operator
+from thruway.codegen.roundings import is_held
 from thruway.codegen.scope import Scope
 from thruway.core import sizes
 from thruway.core.errors import CompilerBug
@@ -19,6 +20,7 @@ from thruway.loops.ir import Cast, CheckIndex, Condition, Expr, IndexValue, Lite
 from thruway.schedule.rewrite import children, is_size, own_sizes
 
 CONSTANT = re.compile(r"\bt\d+\b")
+BFLOAT16_ROUNDING = re.compile(r"^tw_(f2b|round_b)\(")
 
 
 class Emitter:
@@ -37,6 +39,7 @@ class Emitter:
         self.vars: dict[str, tuple[str, int]] = {}
         self.kept: dict[str, tuple[tuple, Expr]] = {}       # what each scratch row holds: at which index, which value
         self.maxima: dict[str, Expr] = {}       # the value whose maximum over a row each of these is
+        self.short_nans = False     # whether rounding the bits of any NaN here to bfloat16 leaves a NaN
         self.counter = 0
         self.exact = False          # sin and cos by the C library, for a block that the fast ones cannot do
         self.uses_big = False
@@ -160,7 +163,9 @@ class Emitter:
             case IndexValue(size, dtype):
                 return convert(f"({self.size(size)})", "int64", dtype), False
             case Cast(x, dtype):
-                return convert(self.emit(x, lazy), x.dtype, dtype), self._fixed(x)
+                text = self.emit(x, lazy)
+                kept = dtype in FROM_MEMORY and is_held(x, dtype, self.resolved)
+                return text if kept else self.rounded(convert(text, x.dtype, dtype)), self._fixed(x)
             case CheckIndex(x, _, _, _):
                 return self._check(expr, self.emit(x, lazy), lazy), True
             case Op(name, args, dtype):
@@ -262,6 +267,19 @@ class Emitter:
         return " & ".join(parts) or "1"
 
     # memory
+
+    def rounded(self, text: str) -> str:
+        """`text` with the shorter rounding to bfloat16 where this kernel's NaNs allow it."""
+        return BFLOAT16_ROUNDING.sub(r"tw_\1_short(", text) if self.short_nans else text
+
+    def to_memory(self, value: Expr, dtype: str) -> str:
+        """`value` as it is stored; a rounding at the top and the conversion to memory are one step."""
+        if dtype not in TO_MEMORY:
+            return self.emit(value)
+        inner = value.x if isinstance(value, Cast) and value.x.dtype == "float32" else value
+        if dtype == "bfloat16" and is_held(inner, dtype, self.resolved):
+            return f"tw_f2b_held({self.emit(inner)})"
+        return self.rounded(f"{TO_MEMORY[dtype]}({self.emit(inner)})")
 
     def offset(self, index: tuple, lazy: bool = False) -> str:
         """The element offset that is the sum of `index`."""

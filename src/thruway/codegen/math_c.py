@@ -68,6 +68,14 @@ TWI float tw_round_b(float f) {
     return tw_bits_uf(r | (nan & 0x7fc00000u));
 }
 
+/* the same where every NaN has an empty low half */
+TWI unsigned short tw_f2b_short(float f) { unsigned u = tw_bits_fu(f); return (unsigned short)((u + 0x7fff + ((u >> 16) & 1)) >> 16); }
+
+TWI float tw_round_b_short(float f) { unsigned u = tw_bits_fu(f); return tw_bits_uf((u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u); }
+
+/* of a value that bfloat16 holds */
+TWI unsigned short tw_f2b_held(float f) { return (unsigned short)(tw_bits_fu(f) >> 16); }
+
 TWI float tw_h2f(unsigned short h) {
     unsigned sign = (unsigned)(h & 0x8000) << 16, rest = (unsigned)(h & 0x7fff) << 13;
     float normal = tw_bits_uf(rest + (112u << 23)), small = tw_bits_uf(rest + (113u << 23)) - 6.103515625e-05f;

@@ -8,12 +8,13 @@ from thruway.codegen.ctypes_c import TO_MEMORY, UNSIGNED, is_low, memory_type, r
 from thruway.codegen.expressions import Emitter
 from thruway.codegen.flatten import Flat
 from thruway.codegen.operators import SCALAR_CALLS
+from thruway.codegen.roundings import has_short_nans
 from thruway.codegen.scope import block, indented
 from thruway.codegen.shape import grain_work
 from thruway.core import sizes
 from thruway.core.sizes import SizeLike, Symbol
 from thruway.core.target import Target
-from thruway.loops.ir import Axis, Cast, Expr, Kernel, Op, Phase, Store
+from thruway.loops.ir import Axis, Expr, Kernel, Op, Phase, Store
 from thruway.schedule.phases import phase_values
 from thruway.schedule.rewrite import is_size, own_sizes, walk
 
@@ -87,6 +88,8 @@ class Printer:
         e.maxima = {r.var: r.value for p in self.kernel.phases for r in p.reductions if r.op == "max"}
         private = {b.name for b in self.kernel.scratch}
         e.kept = {s.buffer: (s.index, s.value) for p in self.kernel.phases for s in p.stores if s.buffer in private}
+        values = [x for p in self.kernel.phases for x in walk(*phase_values(p))]
+        e.short_nans = has_short_nans(values, lambda buffer: buffer not in private)
         return e
 
     def opening(self, call: str) -> list[str]:
@@ -120,7 +123,7 @@ class Printer:
         elif private or value.dtype != buffer.dtype:
             text = e.emit(value)
         else:
-            text = _to_memory(e, value, buffer.dtype)
+            text = e.to_memory(value, buffer.dtype)
         e.scope.lines.append(f"{e.element(store.buffer, store.index)} = {text};")
 
     def stores(self, e: Emitter, phase: Phase) -> None:
@@ -149,15 +152,6 @@ class Printer:
         each = e.size(work)
         grain = str(max(1, limit // max(1, work))) if type(work) is int else f"tw_maxl(1, {limit} / tw_maxl(1, {each}))"
         return [f"tw_parallel_for(0, {e.size(count)}, {grain}, {function}, &call);"]
-
-
-def _to_memory(e: Emitter, value: Expr, dtype: str) -> str:
-    """`value` as it is stored; a rounding at the top and the conversion to memory are one step."""
-    if dtype not in TO_MEMORY:
-        return e.emit(value)
-    if isinstance(value, Cast) and value.x.dtype == "float32":
-        return f"{TO_MEMORY[dtype]}({e.emit(value.x)})"
-    return f"{TO_MEMORY[dtype]}({e.emit(value)})"
 
 
 def _combined(e: Emitter, store: Store, dtype: str, value: Expr) -> str:

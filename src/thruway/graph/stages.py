@@ -9,6 +9,7 @@ from thruway.graph.layout import prefer_channels_last
 from thruway.graph.patterns.attention import recognise_attention
 from thruway.graph.patterns.attention_masks import settle_masks
 from thruway.graph.patterns.batch_norm import fold_batch_norm
+from thruway.graph.patterns.cpu_batched import settle_batched_products
 from thruway.graph.patterns.cpu_convolution import select_convolutions
 from thruway.graph.patterns.cpu_few_rows import open_few_rows
 from thruway.graph.patterns.cpu_linear import select_linears
@@ -33,6 +34,7 @@ CPU_PASSES = (
     Pass(select_convolutions, after=("prefer_channels_last",)),
     Pass(open_few_rows, why="what it leaves is worth a library call"),
     Pass(select_linears, after=("open_few_rows",)),
+    Pass(settle_batched_products, after=("open_few_rows",)),
     Pass(simplify),
     Pass(mark_derived, after=("select_convolutions", "select_linears"), why="only what is left is worth keeping"),
 )

@@ -15,10 +15,10 @@ static void tw_k0_y_rows(long lo, long hi, void *context) {
             const float t0 = tw_b2f(p1[300*i0 + r0]);
             const float t1 = tw_b2f(p0[300*i0 + r0]);
             const float t2 = t0 + t1;
-            const float t3 = tw_round_b(t2);
+            const float t3 = tw_round_b_short(t2);
             const float t4 = t3 * t3;
             v1_acc += t4;
-            p2[300*i0 + r0] = tw_f2b(t2);
+            p2[300*i0 + r0] = tw_f2b_short(t2);
         }
         const float v1 = (float)v1_acc;
         const float t6 = v1 / 300.0f;
@@ -28,10 +28,10 @@ static void tw_k0_y_rows(long lo, long hi, void *context) {
         for (long r0 = 0; r0 < 300; r0++) {
             const float t5 = tw_b2f(p2[300*i0 + r0]);
             const float t9 = t5 * t8;
-            const float t10 = tw_round_b(t9);
+            const float t10 = tw_round_b_short(t9);
             const float t11 = tw_b2f(p3[r0]);
             const float t12 = t10 * t11;
-            p4[300*i0 + r0] = tw_f2b(t12);
+            p4[300*i0 + r0] = tw_f2b_short(t12);
         }
     }
 }
