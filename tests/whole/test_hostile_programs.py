@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 
 import torch
 from whole.assert_same import assert_same
@@ -89,3 +90,58 @@ def test_a_side_that_does_not_end_is_not_waited_for():
 
     for run in (grow, wait):
         assert thruway.compile(run, backend="eager")(torch.ones(3), [1, 2]).tolist() == [2.0, 2.0, 2.0]
+
+
+def count_entries(run, calls):
+    """How often `run` is compiled anew over the calls, which must do what eager does."""
+    compiled = thruway.compile(run)
+    before = thruway.metrics()["recompiles"]
+    for args in calls:
+        assert str(outcome(compiled, args)) == str(outcome(run, args)), args
+    return thruway.metrics()["recompiles"] - before
+
+
+def outcome(run, args):
+    try:
+        return run(torch.ones(3), *args)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def test_floats_that_change_are_compared_and_divided_by_without_an_entry_each():
+    def scaled(x, a, b):
+        return x * (a * b) + a / b
+
+    def scheduled(x, t):
+        alpha = math.cos(t * math.pi / 2) ** 2
+        weight = t if t < 0.5 else 1 - t
+        return x * alpha + (1 - alpha) ** 0.5, weight, x * min(1.0, t * 2), abs(t), math.sqrt(t)
+
+    def warmed_up(x, step):
+        rate = min(1.0, step / 10)
+        return x * rate, 0.9 ** step, rate
+
+    def guided(x, scale):
+        return x * scale if scale else x
+
+    assert count_entries(scaled, [(0.1 * i, 1.0 + i) for i in range(8)] + [(1.0, 0.0)]) <= 2
+    assert count_entries(scheduled, [(0.1 * i,) for i in range(1, 10)]) <= 2
+    assert count_entries(scheduled, [(0.3,), (0.4,), (-0.5,), (float("nan"),), (0.2,)]) <= 4
+    assert count_entries(warmed_up, [(i,) for i in range(20)]) <= 3
+    assert count_entries(guided, [(0.1 * i,) for i in range(8)]) <= 1
+
+
+def test_functions_that_fail_for_some_numbers_fail_for_those_alone():
+    def run(x, t):
+        return x / t, 1.0 / t, math.log(t), math.exp(t) * x, t ** 2, t ** -1.5
+
+    assert count_entries(run, [(0.1 * i,) for i in range(1, 8)] + [(0.0,), (-1.0,), (1e5,), (2.0,)]) <= 4
+
+
+def test_methods_take_floats_that_change():
+    def run(x, rate):
+        made = x.mul(rate).add(rate)
+        made.mul_(rate).div_(rate + 1)
+        return made, torch.sub(made, rate), torch.gt(x, rate), x.half().mul(rate), x.int().add(rate), x.sub_(rate)
+
+    assert count_entries(run, [(0.1 * i,) for i in range(1, 8)]) <= 1

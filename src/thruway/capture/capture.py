@@ -223,6 +223,9 @@ def _guard_facts(state: State) -> None:
         state.guard("relation", value.source, (fact.left, fact.operator, fact.right))
     for source in state.facts.fixed:
         state.guard("equal", source, state.number_inputs[source].size.node.hint)
+    for source, truths in state.facts.truths.items():
+        for one in truths:
+            state.guard("answer", source, one)
 
 
 def _captured(state: State, function: types.FunctionType, modes: GlobalState, finish: Any, outputs: list, single: bool,

@@ -185,12 +185,14 @@ class Emitter:
                 return self.source(source)
             case Element(node):
                 return f"{self.constant(number_in)}({self.output(node)})"
-            case (function, one):
+            case (operator.neg, one):
                 return f"(-{self.floating(one)})"
             case (operator.truediv, left, right):                      # of integers, it rounds once
                 return f"({self.number(left)} / {self.number(right)})"
-            case (function, left, right):
+            case (function, left, right) if function in SYMBOLS:
                 return f"({self.floating(left)} {SYMBOLS[function]} {self.floating(right)})"
+            case (function, *operands):
+                return f"{self.constant(function)}({', '.join(map(self.floating, operands))})"
             case Size():
                 return self.integer(expression)
             case _:

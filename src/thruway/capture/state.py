@@ -265,7 +265,7 @@ class State:
 
 
 _UNSEEN = object()
-SEVERAL = frozenset({"absent", "has_not", "type_lookup", "not_same_object", "no_overlap", "relation", "same_object"})
+SEVERAL = frozenset({"absent", "has_not", "type_lookup", "not_same_object", "no_overlap", "relation", "same_object", "answer"})
 PLAIN_DATA = frozenset({int, float, str, list, tuple, dict, set, type(None), torch.Tensor})
 FOLDERS = (torch.__path__[0], os.path.dirname(os.path.dirname(__file__)))
 _IMMUTABLE_FLAG = 1 << 8      # Py_TPFLAGS_IMMUTABLETYPE

@@ -86,6 +86,21 @@ TAKES_FLOATS = frozenset({
 })
 
 
+@functools.cache
+def _operators() -> dict[Any, Any]:
+    """The operators that functions and methods of torch stand for: as operators they take floats that change between calls."""
+    names = {"add": "add", "sub": "sub", "subtract": "sub", "mul": "mul", "multiply": "mul", "div": "truediv", "divide": "truediv", "true_divide": "truediv",
+             **{name: name for name in ("eq", "ne", "lt", "le", "gt", "ge")}}
+    table = {getattr(owner, name): getattr(operator, symbol) for name, symbol in names.items() for owner in (torch, torch.Tensor)}
+    in_place = {name: symbol for name, symbol in names.items() if symbol in ("add", "sub", "mul", "truediv")}
+    return table | {getattr(torch.Tensor, f"{name}_"): getattr(operator, f"i{symbol}") for name, symbol in in_place.items()}
+
+
+def is_float_input(value: Value) -> bool:
+    """Whether it is a number that changes between calls, and no size."""
+    return isinstance(value, SizeValue) and isinstance(value.size.node, FloatNode)
+
+
 def is_torch_callable(target: Any) -> bool:
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return True
@@ -105,6 +120,8 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
         raise unsupported(state, "TW108", f"given to {getattr(target, '__name__', target)}")
     if state.devices and target in _device_constructors() and _has_no_device(kwargs):
         kwargs = kwargs | {"device": Constant(state.devices[-1])}
+    if not kwargs and len(args) == 2 and isinstance(args[0], TensorValue) and is_float_input(args[1]):
+        target = _operators().get(target, target)
     if target not in TAKES_FLOATS:
         args, kwargs = [without_floats(state, a) for a in args], {k: without_floats(state, v) for k, v in kwargs.items()}
     try:

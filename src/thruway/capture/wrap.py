@@ -91,7 +91,7 @@ def _size_input(state: State, obj: int, source: Source) -> SizeValue:
         known = state.number_inputs[source] = SizeValue(symint(symbol(name), state.facts))
         known.source = source
         state.symbols[name] = (known, None)
-        state.facts.hints[name] = obj
+        state.facts.hints[name], state.facts.numbers[name] = obj, source
         state.guard("size", source, symbol(name))
     return known
 

@@ -16,11 +16,14 @@ from torch.fx import Graph, GraphModule, Node
 
 from thruway.core.sizes import SizeLike
 from thruway.native import RegionFailed
+from thruway.shapes.floats import FLOAT_FUNCTIONS
 from thruway.shapes.meta import TensorMeta
 
 COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge})
 ARITHMETIC = frozenset({operator.add, operator.sub, operator.mul, operator.truediv, operator.iadd, operator.isub, operator.imul, operator.itruediv})
-PLAIN = frozenset({operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.neg, torch.sym_max, torch.sym_min})
+PLAIN = frozenset({operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.neg, torch.sym_max, torch.sym_min,
+                   operator.pow, abs, *FLOAT_FUNCTIONS})
+MAKE_FLOATS = frozenset({operator.truediv, *FLOAT_FUNCTIONS})
 HALVES = (torch.bfloat16, torch.float16)
 Meta = TensorMeta | SizeLike | type[float]
 
@@ -47,7 +50,7 @@ def _makes_number(node: Node) -> bool:
     if node.target == "item":
         return True
     is_of_numbers = node.op == "call_function" and node.target in PLAIN and "example_value" not in node.meta
-    return is_of_numbers and (node.target is operator.truediv or any(isinstance(one, float) for one in node.args))
+    return is_of_numbers and (node.target in MAKE_FLOATS or any(isinstance(one, float) for one in node.args))
 
 
 @dataclass(slots=True)
@@ -95,7 +98,7 @@ class _Placing:
                 self.elements.add(node)
             elif node.target in PLAIN and all(not isinstance(one, Node) or one in self.kinds for one in node.args):
                 kinds = {self.kinds[one] if isinstance(one, Node) else type(one) for one in node.args}
-                self.kinds[node] = float if float in kinds or node.target is operator.truediv else int
+                self.kinds[node] = float if float in kinds or node.target in MAKE_FLOATS else int
                 self.elements |= {node} if any(one in self.elements for one in node.all_input_nodes) else set()
 
     def _element(self, node: Node, copies: dict[Node, Any]) -> Node:

@@ -1,22 +1,25 @@
 """Floats that change between calls, behind torch.SymFloat: an expression over inputs and sizes, with the value of this call as a hint.
 
-`expression` is a leaf (`FloatInput`, `Element`, a size, a plain number) or (function, operands…). Only arithmetic that cannot raise stays symbolic.
-Whatever asks for the value makes it a constant: the inputs that it came from are then noted in `Facts.fixed`.
+`expression` is a leaf (`FloatInput`, `Element`, a size, a plain number) or (function, operands…). Arithmetic that cannot raise stays symbolic.
+What depends on one input alone may also be compared, and go through functions that raise for some numbers: a `Truth` of the input is then guarded.
+Whatever else asks for the value makes it a constant: the inputs that it came from are then noted in `Facts.fixed`.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from thruway.core.errors import Unsupported
-from thruway.core.sizes import Size
+from thruway.core.sizes import Size, evaluate, symbols
 from thruway.shapes.booleans import BoolNode
 from thruway.shapes.refuse import NO_RULE
 
 Expression = Any
+FLOAT_FUNCTIONS = (math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1, math.sin, math.cos, math.tan, math.tanh, math.atan, math.pow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,53 @@ class Element:
     """The number that a tensor of one element holds, read by the graph's node `node`: not known at capture."""
 
     node: object
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What holds of the value of one input: `function` of expressions over it gives `answer`."""
+
+    function: Callable[..., bool]
+    operands: tuple[Expression, ...]
+    answer: bool
+
+    @property
+    def key(self) -> str:
+        return f"{self.function.__name__}({', '.join(map(_shown, self.operands))})"
+
+    def __call__(self, value: float) -> bool:
+        try:
+            return self.function(*(_value(one, value) for one in self.operands)) is self.answer
+        except (ArithmeticError, ValueError, TypeError):
+            return False
+
+
+def is_number(value: object) -> bool:
+    """Whether a function gave a float that is neither infinite nor nan; powers may give complex numbers."""
+    return type(value) is float and math.isfinite(value)
+
+
+def _value(expression: Expression, value: float) -> Any:
+    """The expression where its one input has that value."""
+    match expression:
+        case FloatInput():
+            return value
+        case Size():
+            return evaluate(expression, {one.name: int(value) for one in symbols(expression)})
+        case (function, *operands):
+            return function(*(_value(one, value) for one in operands))
+        case _:
+            return expression
+
+
+def _shown(expression: Expression) -> str:
+    match expression:
+        case (function, *operands):
+            return f"{function.__name__}({', '.join(map(_shown, operands))})"
+        case FloatInput():
+            return "it"
+        case _:
+            return str(expression)
 
 
 class FloatNode:
@@ -59,7 +109,7 @@ class FloatNode:
     def sym_float(self): return self
     def guard_float(self, file, line): return self.fix()
     def float_(self): return self.fix()
-    def bool_(self): return bool(self.fix())
+    def bool_(self): return self._asked(operator.ne, self, self.wrap_float(0.0))
     def wrap_int(self, value): return FloatNode(value, float(value), self.facts)
     def wrap_float(self, value): return FloatNode(value, value, self.facts)
     def wrap_bool(self, value): return BoolNode(value)
@@ -67,8 +117,11 @@ class FloatNode:
     def sub(self, other): return self._of(operator.sub, self, other)
     def mul(self, other): return self._of(operator.mul, self, other)
     def neg(self): return self._of(operator.neg, self)
+    def abs(self): return self._of(abs, self)
     def truediv(self, other): return self._divided_by(other)
     def float_truediv(self, other): return self._divided_by(other)
+    def pow(self, other): return self.through(operator.pow, other)
+    def float_pow(self, other): return self.through(operator.pow, other)
     def eq(self, other): return self._compare(operator.eq, other)
     def ne(self, other): return self._compare(operator.ne, other)
     def lt(self, other): return self._compare(operator.lt, other)
@@ -111,13 +164,49 @@ class FloatNode:
     def _divided_by(self, other: FloatNode) -> FloatNode:
         if isinstance(other.expression, Size) and self.facts.holds(other.expression, "!=", 0):
             return self._of(operator.truediv, self, other)
-        by = other.fix()
-        if not by:
+        if other._settles() is None:
+            other = other.wrap_float(other.fix())
+        if not other._asked(operator.ne, other, other.wrap_float(0.0)):
             raise Unsupported(NO_RULE, "a division by zero")
-        return self._of(operator.truediv, self, other.wrap_float(by))
+        return self._of(operator.truediv, self, other)
+
+    def through(self, function: Callable[..., Any], *others: FloatNode) -> FloatNode:
+        """A function that raises, or gives no float, for some numbers: not for this one, nor for those that the guard lets pass."""
+        operands = (self, *others)
+        if self._settles(*others) is None:
+            operands = tuple([one.wrap_float(one.fix()) for one in operands])
+        try:
+            hint = function(*(one.hint for one in operands))
+        except (ArithmeticError, ValueError, TypeError):
+            hint = None
+        if not is_number(hint):
+            raise Unsupported(NO_RULE, f"{function.__name__} of such numbers")
+        made = self._of(function, *operands)
+        made._asked(is_number, made)
+        return made
 
     def _compare(self, function: Callable[..., bool], other: FloatNode) -> BoolNode:
-        return BoolNode(function(self.fix(), other.fix()))
+        return BoolNode(self._asked(function, self, other))
+
+    def _asked(self, function: Callable[..., bool], *operands: FloatNode) -> bool:
+        """The answer for this call. Where it hangs on one input alone, that input's other values that have the same answer are as good."""
+        source = operands[0]._settles(*operands[1:])
+        if source is None:
+            return function(*(one.fix() for one in operands))
+        answer = function(*(one.hint for one in operands))
+        self.facts.truths.setdefault(source, {})[Truth(function, tuple(one.expression for one in operands), answer)] = None
+        return answer
+
+    def _settles(self, *others: FloatNode) -> object | None:
+        """The source of the one input that it, and the others, are made of; None where there is no such input."""
+        found = {self._source(leaf) for one in (self, *others) for leaf in leaves(one.expression)}
+        return found.pop() if len(found) == 1 else None
+
+    def _source(self, leaf: FloatInput | Element | Size) -> object | None:
+        if isinstance(leaf, FloatInput):
+            return None if leaf.source in self.facts.drawn else leaf.source
+        names = [one.name for one in symbols(leaf)] if isinstance(leaf, Size) else []
+        return self.facts.numbers.get(names[0]) if len(names) == 1 else None
 
 
 class _IntNode(FloatNode):

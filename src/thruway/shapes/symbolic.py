@@ -18,7 +18,7 @@ from thruway.core import sizes as core
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size, SizeLike
 from thruway.shapes.booleans import BoolNode, OpenNode
-from thruway.shapes.floats import FloatNode
+from thruway.shapes.floats import FloatNode, Truth
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import NO_RULE
 from thruway.shapes.rules import strides as layouts
@@ -45,6 +45,7 @@ class Fact:
 class Facts:
     """`hints`: a value for each symbol's name. `recorded`: what was assumed, in order, without repeats. `may_fix`: whether a size may
     become a constant, which needs true hints. `fixed`: sources of floats that became constants. `known`: facts that hold anyway.
+    `truths`: by source, what must hold of a number. `numbers`: the sources of symbols that are numbers found outside.
 
     `unbacked`: what is known of numbers that depend on the elements of tensors; nothing more is ever assumed of them. `elements`: by name, the
     graph's nodes that read such numbers as they are; `used`: those of which sizes are made; `computed`: those that follow from others.
@@ -54,6 +55,8 @@ class Facts:
     recorded: dict[Fact, None] = field(default_factory=dict)
     may_fix: bool = True
     fixed: dict[object, None] = field(default_factory=dict)
+    truths: dict[object, dict[Truth, None]] = field(default_factory=dict)
+    numbers: dict[str, object] = field(default_factory=dict)
     drawn: set[object] = field(default_factory=set)      # sources of numbers that random generators gave: never made constants
     known: frozenset[Fact] = frozenset()
     unbacked: dict[str, Range] = field(default_factory=dict)
