@@ -26,6 +26,7 @@ from thruway.core.settings import Settings
 from thruway.core.target import Target
 from thruway.graph.evaluate import evaluate
 from thruway.graph.gpu_stages import GPU_PASSES
+from thruway.graph.parts import devices_of
 from thruway.graph.rewrite import Context, copied, erase_unused, make_node, meta
 from thruway.graph.show import show as show_graph
 from thruway.graph.stages import GENERAL_PASSES
@@ -128,17 +129,12 @@ def is_on_gpu(graph: Graph) -> bool:
 
 
 def device_of(graph: Graph) -> torch.device:
-    """The one GPU of the graph. Unsupported where there are several, or an input is a number."""
-    found = set()
-    for node in graph.nodes:
-        value = node.meta.get("value")
-        if node.op == "placeholder" and not isinstance(value, TensorMeta):
-            raise Unsupported("TW711", "a number among the inputs of a graph on a GPU")
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(one, TensorMeta) and one.device.startswith("cuda"):
-                found.add(one.device)
+    """The one GPU of the graph. Unsupported where an input is a number, or nothing is on a GPU."""
+    if any(not isinstance(node.meta.get("value"), TensorMeta) for node in graph.find_nodes(op="placeholder")):
+        raise Unsupported("TW711", "a number among the inputs of a graph on a GPU")
+    found = sorted(device for device in devices_of(graph) if device.startswith("cuda"))
     if len(found) != 1:
-        raise Unsupported("TW711", f"a graph over several GPUs: {', '.join(sorted(found))}")
+        raise Unsupported("TW711", f"not one GPU in the graph: {found or 'none'}")
     device = torch.device(found.pop())
     return device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
 

@@ -36,8 +36,9 @@ from thruway.graph.aliases import node_traits
 from thruway.graph.cut import Cut, Piece, cut, needs_cut, side_pieces
 from thruway.graph.evaluate import evaluate
 from thruway.graph.numbers import Placed, place_numbers, with_numbers
+from thruway.graph.parts import Part, Parts, devices_of, draws, split_by_device, writes_inputs
 from thruway.graph.retrace import retrace
-from thruway.graph.rewrite import Context
+from thruway.graph.rewrite import Context, copied
 from thruway.graph.show import show as show_graph
 from thruway.graph.stages import CPU_PASSES, GENERAL_PASSES
 from thruway.graph.verify import verify as verify_graph
@@ -47,6 +48,7 @@ from thruway.loops.simplify import simplify
 from thruway.loops.verify import verify as verify_program
 from thruway.native import RegionFailed
 from thruway.runtime.load import load_artifact
+from thruway.runtime.parts import PartsRunnable, Step, or_by_torch
 from thruway.runtime.pieces import assumptions, by_operators, guarded
 from thruway.runtime.plain import may_write, plain_region
 from thruway.schedule.build import build_plan
@@ -134,6 +136,8 @@ class GraphCompiler:
         if is_on_gpu(graph):
             if not is_guarded:
                 refuse_assumed_sizes(facts)
+            if len(devices_of(graph)) > 1:
+                return self._compile_parts(split_by_device(graph), name, settings, machine, default_float, mode)
             return compile_on_gpu(graph, machine.store, self.journal, name, settings, default_float, mode)
         graph = self._passes(graph, machine.target, facts, name, settings)
         _refuse_what_is_elsewhere(graph, machine.target)
@@ -158,6 +162,27 @@ class GraphCompiler:
         self.journal.offer("code", name, lambda: "\n".join(sources.units))
         call = self._load(sources, machine, name, settings)
         return _restoring_random_state(call) if any(map(_draws, graph.nodes)) else call
+
+    def _compile_parts(self, parts: Parts, name: str, settings: Settings, machine: Machine, default_float: str, mode: str) -> Callable[..., Any]:
+        """The parts of a graph over several devices, each compiled for its own."""
+        steps = []
+        for part in parts.steps:
+            run = self._part(part, f"{name}.{len(steps)}", settings, machine, default_float, mode)
+            steps.append(Step(run, part.inputs, part.outputs, writes_inputs(part.graph)))
+        devices = [part.device for part in parts.steps if part.device]
+        self.journal.add("parts", name, f"{' and '.join(devices)}, with {len(steps) - len(devices)} moves between devices")
+        return PartsRunnable(steps, parts.inputs, parts.outputs, any(draws(part.graph) for part in parts.steps))
+
+    def _part(self, part: Part, name: str, settings: Settings, machine: Machine, default_float: str, mode: str) -> Callable[..., Any]:
+        """A part compiled, or run by torch's operators: a move, or one that no stage takes."""
+        by_torch = functools.partial(_run_part, copied(part.graph))
+        if part.device is None:
+            return by_torch
+        try:
+            return or_by_torch(self._compile_operators(part.graph, name, settings, machine, default_float, mode, Facts(), True), by_torch)
+        except Unsupported as failure:
+            self.journal.add("eager", name, f"a part on {part.device} runs by torch's operators", reason=failure.reason)
+            return by_torch
 
     @contextmanager
     def _stage(self, stage: str, name: str, settings: Settings) -> Iterator[None]:
@@ -257,6 +282,18 @@ def _restoring_random_state(call: Callable[..., tuple[torch.Tensor, ...]]) -> Ca
             raise
 
     return drawing
+
+
+def _run_part(graph: Graph, *inputs: Any) -> tuple[Any, ...]:
+    with torch.no_grad(), torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
+        return tuple(_laid_out(value, node.meta["value"]) for value, node in zip(evaluate(graph, inputs), graph.output_node().args[0]))
+
+
+def _laid_out(value: torch.Tensor, promised: TensorMeta) -> torch.Tensor:
+    """`value` in the layout that later parts count on."""
+    if all(a == b or size == 1 for a, b, size in zip(value.stride(), promised.strides, promised.sizes)):
+        return value
+    return torch.empty_strided(promised.sizes, promised.strides, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _run_operators(graph: Graph, *inputs: Any) -> tuple[Any, ...]:

@@ -514,18 +514,20 @@ class BackendError(Exception):
 
 def _compared(compiled: Callable[..., Any], plain: Callable[..., Any], captured: Captured, settings: Settings) -> Callable[..., Any]:
     """`compiled`, compared with `plain` during the first calls where that is allowed and leaves no trace."""
-    kinds = {getattr(each.meta, "device", "cpu").partition(":")[0] for each in captured.inputs}
-    allowed = settings.measure and kinds <= {"cpu", "cuda"} and not captured.guards.state.deterministic[0]
+    devices = {getattr(each.meta, "device", "cpu") for each in captured.inputs}
+    gpus = sorted(device for device in devices if device.startswith("cuda"))
+    allowed = settings.measure and len(gpus) + ("cpu" in devices) == len(devices) and not captured.guards.state.deterministic[0]
     if not allowed or not is_comparable(captured.graph.graph):
         return compiled
-    if "cuda" not in kinds:
+    if not gpus:
         return Comparison(compiled, plain, CPU_WARM_CALLS)
-    return Comparison(compiled, plain, GPU_WARM_CALLS, _wait_for_stream, torch.cuda.is_current_stream_capturing)
+    return Comparison(compiled, plain, GPU_WARM_CALLS, functools.partial(_wait_for_streams, gpus), torch.cuda.is_current_stream_capturing)
 
 
-def _wait_for_stream() -> None:
-    """Not for the device: another thread may be recording there, which that would spoil."""
-    torch.cuda.current_stream().synchronize()
+def _wait_for_streams(gpus: Sequence[str]) -> None:
+    """Not for the devices: another thread may be recording there, which that would spoil."""
+    for gpu in gpus:
+        torch.cuda.current_stream(torch.device(gpu)).synchronize()
 
 
 def _keeping_modes(run: Callable[..., Any]) -> Callable[..., Any]:

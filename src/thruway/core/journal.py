@@ -52,6 +52,7 @@ KINDS = (
     "repack",           # folded or packed weights were derived again
     "predicted", "measured",     # a choice for a GPU: what it should gain, and what was measured
     "recording_again",  # recording a CUDA graph failed; it is tried again at a later call
+    "parts",            # a graph over several devices was compiled in parts; `detail` names their devices
     "cuda_graph_refused",        # a step is not replayed as one CUDA graph; `reason` says why
     "out_of_memory",    # recordings and cached memory of a GPU were given up
     "effects",          # Python code of an entry's own follows its graph: effects, results that are no plain tensors

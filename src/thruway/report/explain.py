@@ -20,7 +20,7 @@ from thruway.core.errors import BreakReason
 from thruway.core.journal import Event, Journal
 from thruway.report.metrics import stage_seconds
 
-NOTED = ("kept_eager", "recompile", "repack", "predicted", "measured", "cuda_graph_refused", "out_of_memory", "bug")
+NOTED = ("kept_eager", "recompile", "repack", "parts", "predicted", "measured", "cuda_graph_refused", "out_of_memory", "bug")
 GUARDS_SHOWN = 24                     # in the text; a model has thousands
 LIBRARY = f"# {os.path.dirname(torch.__file__)}{os.sep}"                # how the line of a guard begins that torch's own code needs
 MODULE, TENSOR, VALUE = (".__dict__", " is found as ", "torch.nn.modules."), ": Tensor ", " == "

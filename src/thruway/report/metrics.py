@@ -22,6 +22,7 @@ COUNTS = {
     "repacks": "repack",
     "predictions": "predicted",
     "measurements": "measured",
+    "in_parts": "parts",
     "cuda_graph_refusals": "cuda_graph_refused",
     "out_of_memory": "out_of_memory",
     "unchecked": "unchecked",

@@ -28,26 +28,26 @@ def plain_region(graph: Graph, run: Callable[..., Outputs]) -> Callable[..., Out
 
     def call(*inputs: torch.Tensor) -> Outputs:
         before = _versions(inputs) if writes else ()
-        state = _random_state() if draws else None
+        state = random_state() if draws else None
         try:
             return run(*inputs)
         except Exception as error:
             if writes and _versions(inputs) != before or _has_saved_tensors_hooks():
                 raise
             if state is not None:
-                _set_random_state(state)
+                set_random_state(state)
             raise RegionFailed(error) from error
 
     return call
 
 
-def _random_state() -> tuple[torch.Tensor, list[torch.Tensor]]:
+def random_state() -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Of the CPU and of every GPU in use; a generator that is being recorded tells nothing."""
     on_gpus = torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if on_gpus else []
 
 
-def _set_random_state(state: tuple[torch.Tensor, list[torch.Tensor]]) -> None:
+def set_random_state(state: tuple[torch.Tensor, list[torch.Tensor]]) -> None:
     torch.set_rng_state(state[0])
     if state[1]:
         torch.cuda.set_rng_state_all(state[1])
