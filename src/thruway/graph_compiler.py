@@ -22,7 +22,7 @@ from thruway.artifact.store import StoreRefused, open_store, temporary_store
 from thruway.artifact.target import cpu_target, open_toolchain
 from thruway.artifact.toolchain import NO_COMPILER
 from thruway.artifact.workers import Workers
-from thruway.capture.conditional import Conditional, choice
+from thruway.capture.conditional import Conditional, WhileLoop
 from thruway.codegen.sources import Sources, generate
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.journal import Journal
@@ -33,7 +33,7 @@ from thruway.core.sizes import SizeLike
 from thruway.core.target import Target
 from thruway.gpu_compiler import compile_on_gpu, is_on_gpu
 from thruway.graph.aliases import node_traits
-from thruway.graph.cut import Cut, Piece, cut, needs_cut, side_pieces
+from thruway.graph.cut import Cut, Piece, SideInput, cut, needs_cut, output_places, side_inputs, side_piece
 from thruway.graph.evaluate import evaluate
 from thruway.graph.numbers import Placed, place_numbers, with_numbers
 from thruway.graph.parts import Part, Parts, devices_of, draws, split_by_device, writes_inputs
@@ -49,7 +49,7 @@ from thruway.loops.verify import verify as verify_program
 from thruway.native import RegionFailed
 from thruway.runtime.load import load_artifact
 from thruway.runtime.parts import PartsRunnable, Step, or_by_torch
-from thruway.runtime.pieces import assumptions, by_operators, guarded
+from thruway.runtime.pieces import assumptions, by_operators, guarded, passing
 from thruway.runtime.plain import may_write, plain_region
 from thruway.schedule.build import build_plan
 from thruway.shapes.equal_sizes import unite
@@ -77,26 +77,40 @@ class GraphCompiler:
         if needs_cut(graph_module.graph):
             if sets_modes(graph_module.graph, DTYPE_SETTERS):
                 raise Unsupported("TW808", "sizes depend on elements, and autocast is switched inside")
-            run = self._compile_pieces(cut(graph_module, metas, weights), weights, name, settings, default_float, mode, facts or Facts())
+            known = [(weight, True) for weight in weights]
+            run = self._compile_pieces(cut(graph_module, metas, weights), known, name, settings, default_float, mode, facts or Facts())
             return plain_region(graph_module.graph, run)
         machine = self.machine(settings)
         placed = place_numbers(graph_module, metas, weights)
         return with_numbers(self._compile_tensors(placed, name, settings, machine, default_float, mode, facts or Facts()), placed.convert)
 
     def _compile_pieces(
-        self, pieces: Cut, weights: Sequence[bool], name: str, settings: Settings, default_float: str, mode: str, facts: Facts,
+        self, pieces: Cut, known: Sequence[tuple[bool, bool]], name: str, settings: Settings, default_float: str, mode: str, facts: Facts,
     ) -> Callable[..., Any]:
-        """The outer graph, which runs compiled pieces where they are compiled."""
+        """The outer graph, which runs compiled pieces where they are compiled. `known`: of its inputs, whether they are weights, and trusted."""
         for k, piece in enumerate(pieces.pieces):
             piece.call.target = self._piece(piece, f"{name}.{k}", settings, default_float, mode, facts)
+        inputs = dict(zip(pieces.outer.graph.find_nodes(op="placeholder"), known))
         for k, node in enumerate(pieces.outer.graph.nodes):
-            if isinstance(node.target, Conditional):
-                sides = side_pieces(node, node.target.sides, weights)
-                runs = [self._piece(side, f"{name}.{k}.{i}", settings, default_float, mode, facts) if isinstance(side, Piece) else side
-                        for i, side in enumerate(sides)]
-                node.target = choice(*runs)
+            if isinstance(node.target, Conditional | WhileLoop):
+                node.target = node.target.driver(*(self._side(node, side, side_inputs(node, side, inputs), f"{name}.{k}.{i}", settings, default_float,
+                                                              mode, facts) for i, side in enumerate(node.target.sides)))
         pieces.outer.recompile()
         return pieces.outer.forward
+
+    def _side(
+        self, node: Node, side: GraphModule, inputs: Sequence[SideInput], name: str, settings: Settings, default_float: str, mode: str, facts: Facts,
+    ) -> Callable[..., Any]:
+        """What runs a side of a conditional, or a round of a loop."""
+        if (piece := side_piece(node, side, inputs)) is not None:
+            run = self._piece(piece, name, settings, default_float, mode, facts)
+            places = output_places(side)
+            return run if places == [(False, i) for i in range(len(places))] else passing(run, places)
+        if not needs_cut(side.graph) or any(one.meta is None for one in inputs) or sets_modes(side.graph, DTYPE_SETTERS):
+            return by_operators(side.forward)
+        weights, trusted = [one.weight for one in inputs], [one.trusted for one in inputs]
+        pieces = cut(side, [one.meta for one in inputs], weights, trusted)
+        return self._compile_pieces(pieces, list(zip(weights, trusted)), name, settings, default_float, mode, facts)
 
     def _piece(self, piece: Piece, name: str, settings: Settings, default_float: str, mode: str, facts: Facts) -> Callable[..., Any]:
         plain = by_operators(piece.module.forward)

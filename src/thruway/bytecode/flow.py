@@ -119,10 +119,50 @@ def _common(join: dict[int, int], place: dict[int, int], a: int, b: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def comes_back(code: CodeType, index: int) -> bool:
-    """Whether a path from `index` leads to it again before it comes to where its ways join: the test of a loop."""
-    decoded, join = decode(code), joins(code)[index]
-    return index in _reached(plain_successors(decoded, index), lambda one: [] if one == join else plain_successors(decoded, one))
+def comes_back(code: CodeType, index: int, stops: frozenset[int] = frozenset()) -> bool:
+    """Whether a path from `index` leads to it again before it comes to where its ways join, or to one of `stops`: the test of a loop."""
+    decoded = decode(code)
+    ends = stops | {joins(code)[index]}
+    return index not in stops and index in _reached(plain_successors(decoded, index), lambda one: [] if one in ends else plain_successors(decoded, one))
+
+
+@functools.lru_cache(maxsize=1024)
+def loop_at(code: CodeType, index: int, stops: frozenset[int] = frozenset()) -> tuple[int, frozenset[str]] | None:
+    """The loop that the jump at `index` is a test of: where a round of it starts, and the fast locals that rounds may write. None where there
+    is none. A `while` has its test twice, before the loop and at the end of a round. `stops`: of loops around it."""
+    decoded, ends = decode(code), stops | {joins(code)[index]}
+
+    def after(one: int) -> list[int]:
+        return [i for i in plain_successors(decoded, one) if i not in ends]
+
+    reached = _reached([index], after)
+    bodies: dict[int, set[int]] = {}
+    for source in reached:
+        for header in after(source):
+            if header <= source and source in _reached([header], after):
+                bodies[header] = bodies.get(header, {header}) | _leading_to(source, header, reached, after)
+    tested = decoded.instructions[index - 1].position
+    same = {i + 1 for i, one in enumerate(decoded.instructions[:-1]) if one.position == tested and _is_test(decoded.instructions[i + 1])}
+    before = [one for one, body in bodies.items() if index not in body and body & same]
+    around = [one for one, body in bodies.items() if index in body]
+    if not before and not around:
+        return None
+    header = min(before or around, key=lambda one: len(bodies[one]))
+    region = _reached([header], after)
+    return header, frozenset(decoded.instructions[i].value for i in region if decoded.instructions[i].op.startswith("STORE_FAST"))
+
+
+def _is_test(one: Instruction) -> bool:
+    return "JUMP" in one.op and "_IF_" in one.op
+
+
+def _leading_to(source: int, header: int, reached: set[int], after: Callable[[int], list[int]]) -> set[int]:
+    """What leads to `source` without passing `header`."""
+    before: dict[int, list[int]] = {}
+    for node in reached:
+        for one in after(node):
+            before.setdefault(one, []).append(node)
+    return _reached([source], lambda one: [] if one == header else before.get(one, []))
 
 
 @functools.lru_cache(maxsize=1024)

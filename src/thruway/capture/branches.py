@@ -8,6 +8,7 @@ had been tried.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,11 +23,12 @@ from thruway.capture.locals import LazyLocals
 from thruway.capture.selectable import is_cheap
 from thruway.capture.state import Frame, Inline, Return, State, UserRaise, Yield
 from thruway.capture.tensors import call_torch, result_value, tensor_node
-from thruway.capture.values.base import CellValue, Constant, DictValue, ListValue, SetValue, TensorValue, Value, new_age
-from thruway.capture.values.merge import Merge, Pair, refused
+from thruway.capture.values.base import CellValue, Constant, DictValue, ListValue, SetValue, TensorValue, TupleValue, Value, new_age
+from thruway.capture.values.constants import from_python
+from thruway.capture.values.merge import UNSET, Merge, Pair, refused
 from thruway.capture.values.mapping import remember_items
 from thruway.capture.values.mutate import replace_items, write_cell
-from thruway.capture.values.numbers import WIDE, choose_number, kind_of_number, learn, number_tensor, number_value
+from thruway.capture.values.numbers import WIDE, choose_number, kind_of_any, kind_of_number, joined_number, learn, number_tensor
 from thruway.capture.values.older import Kept, keep, put_back
 from thruway.core.errors import Unsupported
 from thruway.frame.modes import present
@@ -45,7 +47,8 @@ JOINED = Constant("the sides join here")
 @dataclass(slots=True)
 class Side:
     """One side as it was tried. `oldest`: the age from which on values are its own; `fresh`: storages that it made; `changed`: older objects
-    that it changed, and what they held before; `left`: what it left in them; `unselectable`: why it must not run for nothing."""
+    that it changed, and what they held before; `left`: what it left in them; `written`: older storages that it wrote (None: it may not); `unselectable`: why it
+    must not run for nothing."""
 
     oldest: int
     frame: Frame
@@ -53,6 +56,7 @@ class Side:
     left: dict[Value, Kept] = field(default_factory=dict)
     fresh: dict[int, torch.Tensor] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
+    written: dict[int, torch.Tensor] | None = None
     cost: int = 0
     draws: bool = False
     unselectable: str | None = None
@@ -71,9 +75,9 @@ def branch(state: State, frame: Frame, condition: TensorValue, when_true: Place,
     """Goes on behind the branch, or returns from the frame. Nothing has happened where it raises Unsupported."""
     index = frame.pc - 1
     caution = state.caution.get((frame.code, index), SELECT)
-    if caution == BREAK or frame.generator is not None or len(state.sides) >= DEEPEST or comes_back(frame.code, index):
+    if caution == BREAK or frame.generator is not None or len(state.sides) >= DEEPEST or comes_back(frame.code, index, frame.stops):
         raise unsupported(state, "TW103", "the truth of a tensor")
-    start = _Start(state)
+    start = Start(state)
     try:
         return _Branch(state, frame, condition, (when_true, when_false), caution).taken()
     except Unsupported as error:
@@ -81,7 +85,7 @@ def branch(state: State, frame: Frame, condition: TensorValue, when_true: Place,
         raise unsupported(state, "TW103", f"the truth of a tensor, and the sides cannot stay in the graph: {error.reason.what}") from error
 
 
-class _Start:
+class Start:
     """The state before a branch is tried."""
 
     def __init__(self, state: State):
@@ -109,9 +113,10 @@ class _Branch:
     def __init__(self, state: State, frame: Frame, condition: TensorValue, places: tuple[Place, Place], caution: int):
         self.state, self.frame, self.condition, self.places, self.caution = state, frame, condition, places, caution
         self.index = frame.pc - 1
-        self.join = joins(frame.code)[self.index]
+        join = joins(frame.code)[self.index]
+        self.join = None if join in frame.stops else join
         self.age = new_age()
-        self.start = _Start(state)
+        self.start = Start(state)
 
     def taken(self) -> Return | None:
         sides: list[Side] = []
@@ -123,36 +128,16 @@ class _Branch:
                 return self._expect(number == 1)
             sides.append(side)
         if (sides[0].result is JOINED) != (sides[1].result is JOINED):       # a handler of the frame led one of them elsewhere
+            if self.join is None:
+                raise refused("the sides of the branch end in different places")
             self.start.restore()
             self.join = None
             return self.taken()
         return self._merged(sides[0], sides[1])
 
     def _run(self, place: Place, holds: bool) -> Side:
-        """Runs a side; what it changed that is older is as before."""
-        state, start, modes, ranges = self.state, _Start(self.state), present(), self.state.facts.unbacked.copy()
-        side = Side(new_age(), _copy(self.frame, place, self.join))
-        before, state.effects.oldest = state.effects.oldest, side.oldest
-        state.sides.append(side)
-        learn(state, self.condition, holds)
-        try:
-            side.result = state.finish_inline(Inline(side.frame))
-        except UserRaise:
-            side.raised = True
-            return side
-        finally:
-            state.sides.pop()
-            state.effects.oldest = before
-            state.facts.unbacked |= ranges          # what its operators check is known on this side alone
-        if len(state.effects.steps) != start.effects[0]:
-            raise refused("a side of the branch has effects")
-        if present() != modes or state.strict != start.strict or state.devices != start.devices:
-            raise refused("a side of the branch changes a mode")
-        side.nodes = start.nodes()
-        for target, kept in side.changed.items():
-            side.left[target] = keep(target)
-            put_back(target, kept)
-        del state.effects.undo[start.effects[1]:]
+        side = Side(new_age(), copy_frame(self.frame, place, self.join))
+        run_side(self.state, side, lambda: learn(self.state, self.condition, holds))
         return side
 
     def _expect(self, wanted: bool) -> None:
@@ -197,14 +182,7 @@ class _Branch:
 
     def _finish(self, changed: dict[Value, Any], outcome: Return | None) -> Return | None:
         for target, content in changed.items():
-            match target:
-                case CellValue():
-                    write_cell(self.state, target, content)
-                case ListValue():
-                    replace_items(self.state, target, content)
-                case DictValue() | SetValue():
-                    remember_items(self.state, target)
-                    target.items = content
+            set_content(self.state, target, content)
         return outcome
 
     # -- the graph -------------------------------------------------------------------------------------------------------------------
@@ -217,9 +195,9 @@ class _Branch:
             return {}
         why = self._why_not_selected(pairs, sides)
         if why is None:
-            start = _Start(self.state)
+            start = Start(self.state)
             chosen = {pair: self._select(pair) for pair in pairs}
-            if all(_is_as(pair[0], made) for pair, made in chosen.items()):
+            if all(_is_as(_known(pair), made) for pair, made in chosen.items()):
                 self._account(sides, pairs, chosen, True)
                 return chosen
             start.restore()
@@ -231,7 +209,7 @@ class _Branch:
         for side in sides:
             if side.unselectable is not None:
                 return side.unselectable
-        if not is_cheap([side.cost for side in sides], [pair[0].trace for pair in pairs if isinstance(pair[0], TensorValue)],
+        if not is_cheap([side.cost for side in sides], [leaf.trace for pair in pairs if isinstance(leaf := _known(pair), TensorValue)],
                         self.condition.trace.device.type):
             return "a side is large"
         examples = [node.meta.get("example_value") for side in sides for node in side.nodes] + [one.trace for pair in pairs for one in pair
@@ -239,6 +217,8 @@ class _Branch:
         return "a gradient is wanted" if any(isinstance(one, torch.Tensor) and one.requires_grad for one in examples) else None
 
     def _select(self, pair: Pair) -> Value:
+        if UNSET in pair:
+            return _known(pair)
         if isinstance(pair[0], TensorValue):
             return call_torch(self.state, torch.where, [self.condition, *pair], {})
         return choose_number(self.state, self.condition, *pair)
@@ -248,10 +228,12 @@ class _Branch:
         owners: dict[int, torch.Tensor] = {}
         linked = {id(root) for link in self.state.links for root in (link.first, link.second)}
         for pair in pairs:
-            if not isinstance(pair[0], TensorValue):
+            if not isinstance(_known(pair), TensorValue) or chosen[pair] in pair:
                 continue
             made = chosen[pair].trace.root
             for side, leaf in zip(sides, pair):
+                if leaf is UNSET:
+                    continue
                 root = leaf.trace.root
                 older = root if id(root) not in side.fresh or id(root) in linked else owners.setdefault(id(root), made)
                 if older is not made:
@@ -271,41 +253,99 @@ class _Branch:
     def _conditional(self, pairs: list[Pair], sides: tuple[Side, Side]) -> dict[Pair, Value]:
         """A node that holds both sides as graphs of their own."""
         state = self.state
-        results = [self._side_results(side, [pair[i] for pair in pairs]) for i, side in enumerate(sides)]
+        results = [side_results(state, side, (_filler(state, pair[1 - i]) if pair[i] is UNSET else pair[i] for pair in pairs)) for i, side in enumerate(sides)]
         operands: dict[Node, None] = {}
         for side, nodes in zip(sides, results):
             inside = set(side.nodes)
             operands |= dict.fromkeys(one for node in side.nodes for one in node.all_input_nodes if one not in inside)
             operands |= dict.fromkeys(one for one in nodes if one not in inside)
-        graphs = [_side_graph(side.nodes, list(operands), nodes) for side, nodes in zip(sides, results)]
+        graphs = [side_graph(side.nodes, list(operands), nodes) for side, nodes in zip(sides, results)]
         order = {node: i for i, node in enumerate(state.graph.nodes)}
         self._erase(sorted({**dict.fromkeys(sides[0].nodes), **dict.fromkeys(sides[1].nodes)}, key=order.__getitem__))
         node = make_node(state.graph, "call_function", Conditional(*graphs), (tensor_node(state, self.condition), *operands))
         node.meta.update(line=state.where(), opaque=True)
-        given = result_value(state, node, tuple(self._joined_trace(pair[0]) for pair in pairs)).items
-        chosen = {pair: made if isinstance(pair[0], TensorValue) else number_value(state, made, kind_of_number(pair[0])) for pair, made in zip(pairs, given)}
+        known = [_known(pair) for pair in pairs]
+        given = result_value(state, node, tuple(joined_trace(state, leaf) for leaf in known)).items
+        chosen = {pair: made if isinstance(leaf, TensorValue) else joined_number(state, made, pair, kind_of_number(leaf))
+                  for pair, leaf, made in zip(pairs, known, given)}
         self._account(sides, pairs, chosen, False)
         return chosen
 
-    def _side_results(self, side: Side, leaves: list[Value]) -> list[Node]:
-        """The nodes of what a side leaves; numbers as tensors, made within it."""
-        start = _Start(self.state)
-        nodes = [tensor_node(self.state, leaf if isinstance(leaf, TensorValue) else self._held(leaf)) for leaf in leaves]
-        side.nodes += start.nodes()
-        return nodes
 
-    def _held(self, number: Value) -> Value:
-        return call_torch(self.state, torch.Tensor.cpu, [number_tensor(self.state, number)], {})
+def run_side(state: State, side: Side, learn_first: Callable[[], None] | None = None) -> None:
+    """Runs a side; what it changed that is older is as before."""
+    start, modes, ranges = Start(state), present(), state.facts.unbacked.copy()
+    before, state.effects.oldest = state.effects.oldest, side.oldest
+    state.sides.append(side)
+    if learn_first is not None:
+        learn_first()
+    try:
+        side.result = state.finish_inline(Inline(side.frame))
+    except UserRaise:
+        side.raised = True
+        return
+    finally:
+        state.sides.pop()
+        state.effects.oldest = before
+        state.facts.unbacked |= ranges          # what its operators check is known on this side alone
+    if len(state.effects.steps) != start.effects[0]:
+        raise refused("a side of the branch has effects")
+    if present() != modes or state.strict != start.strict or state.devices != start.devices:
+        raise refused("a side of the branch changes a mode")
+    side.nodes = start.nodes()
+    for target, kept in side.changed.items():
+        side.left[target] = keep(target)
+        put_back(target, kept)
+    del state.effects.undo[start.effects[1]:]
 
-    def _joined_trace(self, leaf: Value) -> torch.Tensor:
-        if not isinstance(leaf, TensorValue):
-            return from_meta(TensorMeta((), (), dtype_name(WIDE[kind_of_number(leaf)]), "cpu", False))
-        trace = from_meta(replace(leaf.trace.meta, offset=0), facts=self.state.facts)
-        if not trace.requires_grad:
-            return trace
-        with torch.enable_grad():
-            made = trace.clone()                # no leaf: it may be written in place
-        return made if made.stride() == trace.stride() else trace
+
+def side_results(state: State, side: Side, leaves: Iterable[Value]) -> list[Node]:
+    """The nodes of what a side leaves; numbers as tensors, made within it."""
+    start = Start(state)
+    nodes = [tensor_node(state, leaf if isinstance(leaf, TensorValue) else held_number(state, leaf)) for leaf in leaves]
+    side.nodes += start.nodes()
+    return nodes
+
+
+def held_number(state: State, number: Value) -> Value:
+    return call_torch(state, torch.Tensor.cpu, [number_tensor(state, number)], {})
+
+
+def joined_trace(state: State, leaf: Value) -> torch.Tensor:
+    """The trace of a tensor that looks like `leaf` and is another one."""
+    if not isinstance(leaf, TensorValue):
+        return from_meta(TensorMeta((), (), dtype_name(WIDE[kind_of_any(leaf)]), "cpu", False))
+    trace = from_meta(replace(leaf.trace.meta, offset=0), facts=state.facts)
+    if not trace.requires_grad:
+        return trace
+    with torch.enable_grad():
+        made = trace.clone()                # no leaf: it may be written in place
+    return made if made.stride() == trace.stride() else trace
+
+
+def _known(pair: Pair) -> Value:
+    """The leaf that says what kind both are of."""
+    return pair[1] if pair[0] is UNSET else pair[0]
+
+
+def _filler(state: State, leaf: Value) -> Value:
+    """Something of the kind of `leaf`, which nobody reads."""
+    if not isinstance(leaf, TensorValue):
+        return Constant(kind_of_number(leaf)())
+    sizes = TupleValue(tuple(from_python(state, size) for size in leaf.trace.shape))
+    return call_torch(state, torch.zeros, [sizes], {"dtype": Constant(leaf.trace.dtype), "device": Constant(leaf.trace.device)})
+
+
+def set_content(state: State, target: Value, content: Any) -> None:
+    """Makes an older object hold what it holds behind the branch."""
+    match target:
+        case CellValue():
+            write_cell(state, target, content)
+        case ListValue():
+            replace_items(state, target, content)
+        case DictValue() | SetValue():
+            remember_items(state, target)
+            target.items = content
 
 
 def _content(merge: Merge, target: Value, one: Kept, other: Kept) -> Any:
@@ -334,7 +374,8 @@ def _is_handled(state: State) -> bool:
     return any(r.start <= frame.pc - 1 < r.end for frame in state.frames for r in frame.exceptions)
 
 
-def _side_graph(nodes: list[Node], operands: list[Node], results: list[Node]) -> Graph:
+def side_graph(nodes: list[Node], operands: list[Node], results: list[Node]) -> Graph:
+    """What a side does, as a graph of its own."""
     graph = Graph()
     copies: dict[Node, Node] = {}
     for operand in operands:
@@ -358,7 +399,7 @@ def _stop(state: State, frame: Frame, ins: Any) -> Yield:
     return Yield(JOINED)
 
 
-def _copy(frame: Frame, place: Place, join: int | None) -> Frame:
+def copy_frame(frame: Frame, place: Place, join: int | None) -> Frame:
     """A frame that goes on from `place` and stops where the sides join."""
     program = frame.program if join is None else (*frame.program[:join], (_stop, frame.program[join][1]), *frame.program[join + 1:])
     made = Frame(frame.code, frame.function, (program, frame.exceptions), frame.namespace)
@@ -366,7 +407,7 @@ def _copy(frame: Frame, place: Place, join: int | None) -> Frame:
         made.locals = LazyLocals(frame.locals.state, frame.locals.pending.copy())
     dict.update(made.locals, dict.items(frame.locals))
     made.cells, made.handled, made.left, made.caller = frame.cells.copy(), frame.handled.copy(), frame.left, frame.caller
-    made.pc, made.stack = place[0], place[1].copy()
+    made.pc, made.stack, made.stops = place[0], place[1].copy(), frame.stops
     return made
 
 

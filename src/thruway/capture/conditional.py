@@ -1,4 +1,4 @@
-"""What stands in a captured graph for a branch that selection cannot express: calls that read the condition when the graph runs."""
+"""What stands in a captured graph for a loop, and for a branch that selection cannot express: calls that read the condition when the graph runs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,51 @@ class Conditional:
         self.sides = (_module(when_true), _module(when_false))
 
     def __call__(self, condition: torch.Tensor, *operands: Any) -> tuple[torch.Tensor, ...]:
-        return self.sides[0 if condition else 1](*operands)
+        return _forward(self.sides[0 if condition else 1])(*operands)
+
+    @staticmethod
+    def driver(when_true: Run, when_false: Run) -> Run:
+        """A conditional whose sides are compiled."""
+        def conditional(condition: torch.Tensor, *operands: Any) -> tuple[torch.Tensor, ...]:
+            return (when_true if condition else when_false)(*operands)
+
+        return conditional
+
+
+class WhileLoop:
+    """Rounds of `sides[0]` while the flag holds. A round takes the first `carried` operands and those behind the first `kept`; it gives the
+    next flag, and what takes the place of the first `kept` operands: these are what the loop gives."""
+
+    __name__ = __qualname__ = "while_loop"
+
+    def __init__(self, body: Graph, carried: int, kept: int):
+        self.sides = (_module(body),)
+        self.carried, self.kept = carried, kept
+
+    def __call__(self, flag: Any, *operands: Any) -> tuple[Any, ...]:
+        return self.driver(_forward(self.sides[0]))(flag, *operands)
+
+    def driver(self, body: Run) -> Run:
+        """What runs the loop by `body`."""
+        carried, kept = self.carried, self.kept
+
+        def while_loop(flag: Any, *operands: Any) -> tuple[Any, ...]:
+            state, rest = operands[:kept], operands[kept:]
+            while flag:
+                flag, *state = body(*state[:carried], *rest)
+            return tuple(state)
+
+        return while_loop
 
 
 def _module(graph: Graph) -> torch.fx.GraphModule:
     return _LazyGraphModule(torch.nn.Module(), graph)
 
 
-def choice(when_true: Run, when_false: Run) -> Run:
-    """A conditional whose sides are compiled."""
-    def conditional(condition: torch.Tensor, *operands: Any) -> tuple[torch.Tensor, ...]:
-        return (when_true if condition else when_false)(*operands)
-
-    return conditional
+def _forward(side: torch.fx.GraphModule) -> Run:
+    """What the module does, without what its call prints about errors."""
+    _LazyGraphModule.force_recompile(side)
+    return side.forward
 
 
 class SideRaises(RegionFailed):

@@ -54,12 +54,20 @@ def note_operator(state: State, op: Any, traits: Traits, args: tuple, result: ob
 
 
 def refuse_older_writes(state: State, traits: Traits, written: tuple, args: tuple, kwargs: dict) -> None:
-    """A side of a branch writes only what it made."""
-    fresh = state.sides[-1].fresh
+    """A side of a branch writes only what it made; a round of a loop notes what else it writes."""
     for name in (*traits.writes, *written, *((0,) if traits.changes_metadata else ())):
         value = kwargs.get(name) if isinstance(name, str) else args[name] if name < len(args) else None
-        if any(id(one.root) not in fresh for one in _tensors(value)):
+        for one in _tensors(value):
+            _note_older_write(state, one.root, traits.changes_metadata)
+
+
+def _note_older_write(state: State, root: TraceTensor, changes_metadata: bool) -> None:
+    for side in reversed(state.sides):
+        if id(root) in side.fresh:
+            return
+        if side.written is None or changes_metadata:
             raise Unsupported("TW103", "a side of the branch writes a tensor that is older than the branch")
+        side.written[id(root)] = root
 
 
 def _tensors(value: object) -> list[TraceTensor]:

@@ -36,7 +36,7 @@ class Frame:
     """One symbolic frame. `then` receives the result in place of the caller's stack; `pc` is the next instruction."""
 
     __slots__ = ("code", "function", "program", "exceptions", "namespace", "locals", "cells", "stack", "pc", "then", "keyword_names",
-                 "handled", "left", "generator", "caller")
+                 "handled", "left", "generator", "caller", "stops")
 
     def __init__(self, code: CodeType, function: FunctionValue | None, program: Any, namespace: Any):
         self.code, self.function, self.namespace = code, function, namespace
@@ -51,6 +51,7 @@ class Frame:
         self.left = 0                   # `except` blocks left that were entered before this capture
         self.generator: Any = None
         self.caller: Frame | None = None
+        self.stops: frozenset[int] = frozenset()    # instructions where a round of a loop ends
 
     def chain(self) -> tuple[Frame, ...]:
         """This frame and those that called it, outermost first."""
@@ -180,6 +181,8 @@ class State:
     sides: list[Any] = field(default_factory=list)        # the sides of branches being tried, innermost last
     caution: dict[Any, int] = field(default_factory=dict)  # branch → how far to go with it (see branches)
     relations: dict[int, Any] = field(default_factory=dict)   # trace of a truth value → the comparison of sizes that it answers
+    counters: dict[str, Any] = field(default_factory=dict)    # symbol of a number that loops count → the tensor that holds it, how far a round went
+    counted: dict[int, int] = field(default_factory=dict)     # trace of such a tensor → how far from what its round started with
     links: list[Any] = field(default_factory=list)        # tensors that are one in eager, on one side of a branch
     strict: list[bool] = field(default_factory=list)      # error_on_graph_break blocks entered here, and whether each is on
     overrides: bool = False                               # whether an object with `__torch_function__` or a function mode was met

@@ -51,8 +51,9 @@ def needs_cut(graph: Graph) -> bool:
     return any(node.meta.get("opaque") for node in graph.nodes)
 
 
-def cut(module: GraphModule, metas: Sequence[Meta], weights: Sequence[bool]) -> Cut:
-    return _Cutting(module, metas, weights).cut()
+def cut(module: GraphModule, metas: Sequence[Meta], weights: Sequence[bool], trusted: Sequence[bool] | None = None) -> Cut:
+    """`trusted` (all, where not given): whether each input comes as `metas` say, for certain."""
+    return _Cutting(module, metas, weights, trusted if trusted is not None else [True] * len(metas)).cut()
 
 
 @dataclass(slots=True)
@@ -60,16 +61,17 @@ class _Cutting:
     source: GraphModule
     metas: Sequence[Meta]
     weights: Sequence[bool]
+    trusted: Sequence[bool]
     graph: Graph = field(default_factory=Graph)
     copies: dict[Node, Node] = field(default_factory=dict)         # in the outer graph
     numbers: dict[Node, Any] = field(default_factory=dict)         # nodes that are numbers: an expression, or float
     shown: dict[Symbol, tuple[Node, int | None]] = field(default_factory=dict)     # symbol → where the outer graph can read it
-    inputs: dict[Node, tuple[Meta, bool]] = field(default_factory=dict)
+    inputs: dict[Node, tuple[Meta, bool, bool]] = field(default_factory=dict)
     waiting: list[Node] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
 
     def cut(self) -> Cut:
-        given = iter(zip(self.metas, self.weights))
+        given = iter(zip(self.metas, self.weights, self.trusted))
         for node in self.source.graph.nodes:
             if node.op == "placeholder":
                 self.inputs[node] = next(given)
@@ -139,7 +141,7 @@ class _Cutting:
         for i, node in enumerate(given):
             self.copies[node] = self.graph.call_function(operator.getitem, (call, i))
         weights = [self.inputs[node][1] if node in self.inputs else False for node in taken]
-        trusted = [node in self.inputs for node in taken]
+        trusted = [node in self.inputs and self.inputs[node][2] for node in taken]
         carriers = [TensorMeta((Size({(one,): 1}),), (0,), "uint8", "cpu", False) for one in missing]
         more = len(missing)
         self.pieces.append(Piece(module, [*map(_unsigned, metas), *map(_unsigned, carriers)], weights + [False] * more, trusted + [True] * more,
@@ -160,23 +162,47 @@ class _Cutting:
         return self.graph.call_function(tensor_of_size, (size,))
 
 
-def side_pieces(node: Node, sides: Sequence[GraphModule], weights: Sequence[bool]) -> list[Piece | GraphModule]:
-    """The sides of a conditional in the outer graph as pieces of their own, as far as they are worth it. `weights`: of the graph's inputs."""
-    known = dict(zip(node.graph.find_nodes(op="placeholder"), weights))
-    found = [(known.get(operand, False), operand in known) for operand in node.args[1:]]
-    return [_side_piece(side, [weight for weight, _ in found], [trusted for _, trusted in found], node) or side for side in sides]
+@dataclass(slots=True)
+class SideInput:
+    """What comes in for an input of a side: its meta (None: neither tensor nor known number), whether it is a weight, whether the meta is sure."""
+
+    meta: Meta | None
+    weight: bool
+    trusted: bool
 
 
-def _side_piece(side: GraphModule, weights: list[bool], trusted: list[bool], node: Node) -> Piece | None:
+def side_inputs(node: Node, side: GraphModule, known: dict[Node, tuple[bool, bool]]) -> list[SideInput]:
+    """What a side of the conditional, or the body of the loop, at `node` of an outer graph takes. `known`: the graph's inputs → weight, trusted."""
+    carried = getattr(node.target, "carried", 0)
+    operands = [None] * carried + list(node.args[1 + getattr(node.target, "kept", 0):])
+    return [SideInput(_side_meta(taken), *known.get(operand, (False, False))) for taken, operand in zip(side.graph.find_nodes(op="placeholder"), operands)]
+
+
+def output_places(side: GraphModule) -> list[tuple[bool, int]]:
+    """Where what a side gives comes from: the index of an input (True), or of what its piece gives."""
+    inputs = {node: i for i, node in enumerate(side.graph.find_nodes(op="placeholder"))}
+    outputs = side.graph.output_node().args[0]
+    made = {node: i for i, node in enumerate(one for one in dict.fromkeys(outputs) if one not in inputs)}
+    return [(one in inputs, inputs[one] if one in inputs else made[one]) for one in outputs]
+
+
+def _side_meta(taken: Node) -> Meta | None:
+    trace = example(taken)
+    return replace(trace.meta, requires_grad=False, offset=0) if isinstance(trace, torch.Tensor) else taken.meta.get("number")
+
+
+def side_piece(node: Node, side: GraphModule, inputs: Sequence[SideInput]) -> Piece | None:
+    """The side as a piece of its own, where it is worth it."""
     taken = side.graph.find_nodes(op="placeholder")
-    traces = [example(one) for one in taken]
+    metas = [one.meta for one in inputs]
     calls = [one for one in side.graph.nodes if one.op.startswith("call")]
-    if len(calls) < SHORTEST or needs_cut(side.graph) or not all(isinstance(trace, torch.Tensor) for trace in traces):
+    if len(calls) < SHORTEST or needs_cut(side.graph) or not all(isinstance(meta, TensorMeta) for meta in metas):
         return None
-    metas = [replace(trace.meta, requires_grad=False, offset=0) for trace in traces]
-    if _used_symbols(metas) - _shown_symbols(metas) or any(one.op == "placeholder" for one in side.graph.output_node().args[0]):
+    given = [one for one in dict.fromkeys(side.graph.output_node().args[0]) if one.op != "placeholder"]
+    if _used_symbols(metas) - _shown_symbols(metas) or not given:
         return None
-    return Piece(side, [*map(_unsigned, metas)], weights, trusted, _may_overlap(taken), node)
+    module = _graph_of(side, [one for one in side.graph.nodes if one.op not in ("placeholder", "output")], taken, given, 0)
+    return Piece(module, [*map(_unsigned, metas)], [one.weight for one in inputs], [one.trusted for one in inputs], _may_overlap(taken), node)
 
 
 def example(node: Node) -> Any:

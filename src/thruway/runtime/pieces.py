@@ -6,6 +6,7 @@ Compiled code takes every size to be at least 2, and what it assumed beside is c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -29,6 +30,15 @@ def guarded(compiled: Run, plain: Run, convert: Callable[..., tuple[torch.Tensor
         return plain(*inputs)
 
     return piece
+
+
+def passing(run: Run, places: Sequence[tuple[bool, int]]) -> Run:
+    """`run`, whose inputs may be among what it gives: each place is an input (True) or a result of `run`, by its index."""
+    def side(*inputs: Any) -> tuple[Any, ...]:
+        made = run(*inputs)
+        return tuple([inputs[i] if is_input else made[i] for is_input, i in places])
+
+    return side
 
 
 def by_operators(plain: Run) -> Run:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from thruway.bytecode.decode import Instruction
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
-from thruway.capture.branches import branch
+from thruway.capture.loops import branch
 from thruway.capture.opcodes.stack import constant
 from thruway.capture.state import Frame, Return, State
 from thruway.capture.values.base import Constant
-from thruway.capture.values.iterate import Exhausted, iterator_of, next_value
+from thruway.capture.values.iterate import Exhausted, RangeIterator, iterator_of, next_value
 from thruway.capture.values.numbers import condition_of
 from thruway.capture.values.truth import truth
 
@@ -87,13 +87,19 @@ def get_iter(state: State, frame: Frame, ins: Instruction) -> None:
     frame.stack[-1] = iterator_of(state, frame.stack[-1])
 
 
-def for_iter(state: State, frame: Frame, ins: Instruction) -> None:
+def for_iter(state: State, frame: Frame, ins: Instruction) -> Return | None:
     """Exhausted: the iterator is popped and the loop left; 3.12's target is an END_FOR that is stepped over."""
+    iterator, behind = frame.stack[-1], ins.target + EXHAUSTED_SKIPS_END_FOR
+    if isinstance(iterator, RangeIterator) and (held := iterator.held(state)) is not None:
+        condition, item, following = held
+        rest = frame.stack[:-1]
+        return branch(state, frame, condition, (frame.pc, [*rest, following, item]), (behind, rest))
     try:
         frame.stack.append(next_value(state, frame.stack[-1]))
     except Exhausted:
         frame.stack.pop()
-        frame.pc = ins.target + EXHAUSTED_SKIPS_END_FOR
+        frame.pc = behind
+    return None
 
 
 def return_value(state: State, frame: Frame, ins: Instruction) -> Return:

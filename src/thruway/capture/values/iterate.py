@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import types
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,7 @@ from thruway.capture.values.constants import from_python, specialize
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.generators import advance
 from thruway.capture.values.mapping import complete
+from thruway.capture.values.numbers import compare_elements, is_element, is_truth, tensor_of_truth
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
@@ -112,6 +114,16 @@ class RangeIterator(IteratorValue):
 
     def built_from(self) -> list[Value]:
         return []
+
+    def held(self, state: State) -> tuple[TensorValue, Value, RangeIterator] | None:
+        """Where the next number or the end is one that a tensor holds: whether there is a next, that number, and the iterator behind it."""
+        if not is_element(self.current) and not is_element(self.stop):
+            return None
+        found = compare_elements(state, operator.lt if self.step.value > 0 else operator.gt, self.current, self.stop)
+        if found is None or not is_truth(found):
+            return None
+        following = RangeIterator(from_python(state, to_trace(self.current) + self.step.value), self.stop, self.step)
+        return tensor_of_truth(state, found), self.current, following
 
     def next(self, state: State) -> Value:
         current, step = self.current, self.step.value

@@ -13,6 +13,7 @@ from thruway.shapes.symbolic import SizeNode
 
 PLAIN = (int, float, complex, str, bytes, bool, torch.dtype, torch.device, torch.Size, range)
 Pair = tuple[Value, Value]
+UNSET = Value()             # on one side there is nothing that anyone reads
 
 
 def refused(why: str) -> Unsupported:
@@ -31,8 +32,10 @@ class Merge:
         self.partners: dict[Value, Value] = {}
 
     def merge(self, left: Value, right: Value) -> Value:
-        if left is right or _is_same_constant(left, right) or _is_same_size(left, right):
+        if is_same(left, right):
             return left
+        if left is UNSET or right is UNSET:
+            return self._one_sided(left, right)
         kind = kind_of_number(left)
         if kind is not None and kind is kind_of_number(right):
             return self._leaf(left, right)
@@ -56,6 +59,23 @@ class Merge:
             self.leaves[left, right] = None
             return NONE
         return self.chosen[left, right]
+
+    def _one_sided(self, left: Value, right: Value) -> Value:
+        """What only one side leaves: the other may leave anything there."""
+        value = right if left is UNSET else left
+        if isinstance(value, Constant):
+            return value
+        match value:
+            case TensorValue() if value.age >= self.age and python_type(value) is torch.Tensor:
+                return self._leaf(left, right)
+            case SizeValue() if kind_of_number(value) is not None and value.age >= self.age:
+                return self._leaf(left, right)
+            case TupleValue():
+                return TupleValue(tuple(self.merge(*((UNSET, one) if left is UNSET else (one, UNSET))) for one in value.items), cls=value.cls)
+            case _ if value.age < self.age:
+                return value
+            case _:
+                raise refused(f"only one side of the branch leaves a {python_type(value).__name__}")
 
     def _check_tensors(self, left: TensorValue, right: TensorValue) -> None:
         if python_type(left) is not torch.Tensor or python_type(right) is not torch.Tensor:
@@ -120,6 +140,11 @@ class Merge:
                 return self.merge(left, right)
             case _:
                 raise refused("the sides of the branch leave objects of different structure")
+
+
+def is_same(left: Value, right: Value) -> bool:
+    """Whether both are one object, or equal numbers or texts."""
+    return left is right or _is_same_constant(left, right) or _is_same_size(left, right)
 
 
 def _is_same_size(left: Value, right: Value) -> bool:

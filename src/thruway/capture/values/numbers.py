@@ -15,8 +15,8 @@ from thruway.capture.state import State
 from thruway.capture.tensors import call_torch, result_value, size_node
 from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorValue, TupleValue, Value
 from thruway.capture.values.effect import record
-from thruway.core.sizes import SizeLike
-from thruway.shapes.floats import BoolElementNode, Element, FloatNode
+from thruway.core.sizes import Size, SizeLike, Symbol, show
+from thruway.shapes.floats import BoolElementNode, Element, FloatNode, IntElementNode
 from thruway.shapes.known_elements import known_number
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import dtype_name
@@ -25,6 +25,7 @@ from thruway.shapes.symbolic import SizeNode, bare
 from thruway.shapes.trace_tensor import from_meta
 
 EXACT, INT64 = 1 << 53, 1 << 63
+SMALL, STEP = 1 << 40, 1 << 20           # of numbers that loops count: where they start, and how far a round may take them
 WIDE = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 
@@ -39,6 +40,11 @@ def kind_of_number(value: Value) -> type | None:
             return {torch.SymBool: bool, torch.SymInt: int, torch.SymFloat: float}[type(value.size)]
         case _:
             return None
+
+
+def kind_of_any(value: Value) -> type | None:
+    """The same, also of an integer that sizes are made of."""
+    return int if isinstance(value, SizeValue) and type(value.size.node) is SizeNode else kind_of_number(value)
 
 
 def is_element(value: Value) -> bool:
@@ -60,7 +66,57 @@ def truth_value(state: State, condition: TensorValue) -> SizeValue:
 
 def number_value(state: State, tensor: TensorValue, kind: type) -> SizeValue:
     """The number in a 0-dim tensor that nobody else writes."""
-    return truth_value(state, tensor) if kind is bool else state.known[torch.Tensor.item](state, [tensor], {})
+    if kind is bool:
+        return truth_value(state, tensor)
+    made: SizeValue = state.known[torch.Tensor.item](state, [tensor], {})
+    if (distance := state.counted.get(id(tensor.trace))) is not None and isinstance(made, SizeValue):
+        state.counters[show(state.facts.number_of(made.size.node.expression.node).size)] = tensor, distance
+    return made
+
+
+def counted_distance(state: State, value: Value) -> int | None:
+    """How far an integer has come from what its round of a loop started with, in steps that need more time to reach the end of int64 than there
+    is; None of other values."""
+    if isinstance(value, Constant) and type(value.value) is int and abs(value.value) < SMALL:
+        return 0
+    found = _counter(state, value)
+    return None if found is None else found[2]
+
+
+def _counter(state: State, value: Value) -> tuple[TensorValue, int, int] | None:
+    """The tensor behind a counter, what is added to its number, and the distance of both."""
+    node = value.size.node if isinstance(value, SizeValue) else None
+    if isinstance(node, IntElementNode):
+        node = state.facts.number_of(node.expression.node)
+    if not state.counters or type(node) is not SizeNode or not isinstance(node.size, Size):
+        return None
+    terms = dict(node.size.terms)
+    added = terms.pop((), 0)
+    (monomial, factor), *others = terms.items()
+    if others or factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], Symbol) or monomial[0].name not in state.counters:
+        return None
+    tensor, distance = state.counters[monomial[0].name]
+    distance += abs(added)
+    return (tensor, added, distance) if distance <= STEP else None
+
+
+def _counter_tensor(state: State, value: Value) -> TensorValue | None:
+    if (found := _counter(state, value)) is None:
+        return None
+    tensor, added, distance = found
+    if not added:
+        return tensor
+    made = call_torch(state, torch.add, [tensor, Constant(added)], {})
+    state.counted[id(made.trace)] = distance
+    return made
+
+
+def joined_number(state: State, tensor: TensorValue, leaves: tuple[Value, Value], kind: type) -> SizeValue:
+    """The number in a tensor that a branch chose from two."""
+    distances = [counted_distance(state, one) for one in leaves] if kind is int else [None]
+    if None not in distances:
+        state.counted[id(tensor.trace)] = max(distances)
+    return number_value(state, tensor, kind)
 
 
 def tensor_of_truth(state: State, value: SizeValue) -> TensorValue:
@@ -71,7 +127,9 @@ def number_tensor(state: State, value: Value) -> TensorValue:
     """A 0-dim tensor of the number."""
     if is_truth(value):
         return tensor_of_truth(state, value)
-    dtype = WIDE[kind_of_number(value)]
+    if (counter := _counter_tensor(state, value)) is not None:
+        return counter
+    dtype = WIDE[kind_of_any(value)]
     number = value.value if isinstance(value, Constant) else size_node(state, value)
     node = make_node(state.graph, "call_function", torch.scalar_tensor, (number,), {"dtype": dtype, "device": "cpu"})
     node.meta["line"] = state.where()
@@ -87,7 +145,7 @@ def compare_elements(state: State, function: Callable[[Any, Any], Any], left: Va
     if (known := _known_comparison(state, function, left, right)) is not None:
         return Constant(known)
     left, right = _alike(left, right), _alike(right, left)
-    kinds = kind_of_number(left), kind_of_number(right)
+    kinds = kind_of_any(left), kind_of_any(right)
     if kinds not in ((int, int), (float, float)) and not (kinds == (bool, bool) and function in (operator.eq, operator.ne)):
         return None
     operands = [one if isinstance(one, Constant) else number_tensor(state, one) for one in (left, right)]
@@ -187,6 +245,6 @@ def choose_number(state: State, condition: TensorValue, when_true: Value, when_f
     """One of two numbers of the same kind."""
     kind = kind_of_number(when_true)
     if kind is bool and isinstance(when_true, Constant) and isinstance(when_false, Constant):
-        return truth_value(state, condition if when_true.value else negated(state, condition))
+        return truth_value(state, call_torch(state, torch.clone, [condition], {}) if when_true.value else negated(state, condition))
     chosen = call_torch(state, torch.where, [condition, number_tensor(state, when_true), number_tensor(state, when_false)], {})
-    return number_value(state, chosen, kind)
+    return joined_number(state, chosen, (when_true, when_false), kind)
