@@ -10,7 +10,7 @@ from loops.against_eager import assert_close, to_numpy
 from loops.inputs import ALL, FLOATS, INTEGERS, name_of, random, special
 from thruway.loops.arithmetic import NUMPY, apply, convert, identity, reduce, round_bfloat16, scan
 from thruway.loops.expressions import BOOLEAN_OPS, literal
-from thruway.loops.ir import OPS, REDUCTIONS, SCANS
+from thruway.loops.ir import MOMENTS, OPS, REDUCTIONS, SCANS
 
 torch.set_num_threads(1)
 
@@ -173,13 +173,20 @@ def test_reductions(name, dtype):
 
 
 def test_reductions_and_scans_are_complete():
-    assert REDUCTIONS == REDUCED.keys() | {"xor"}
+    assert REDUCTIONS == REDUCED.keys() | {"xor"} | MOMENTS.keys()
     assert SCANS == {"sum", "prod", "min", "max", "logsumexp"}
     values = np.array([[5, 3, 6]], np.int32)
     assert reduce("xor", values, 1, "int32") == 5 ^ 3 ^ 6
 
 
-@pytest.mark.parametrize("name", sorted(REDUCTIONS - {"argmin", "argmax"}))
+def test_moments_are_the_mean_and_the_squared_distances():
+    values = np.array([[1.0, 2.0, 6.0], [1e5, 1e5 + 1, 1e5 + 2]], np.float32)
+    for name in MOMENTS:
+        expected = values.mean(-1, dtype=np.float64) if name.startswith("mean") else values.var(-1, dtype=np.float64) * 3
+        assert np.array_equal(reduce(name, values, 1, "float32"), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("name", sorted(REDUCTIONS - {"argmin", "argmax"} - MOMENTS.keys()))
 @pytest.mark.parametrize("dtype", ("float32", "int32", "bool", "bfloat16"))
 def test_empty_reductions_give_the_identity(name, dtype):
     if name == "xor" and dtype in ("float32", "bfloat16") or name in ("any", "all") and dtype != "bool":

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from thruway.codegen.flatten import flatten
 from thruway.codegen.grid_c import Grid
 from thruway.codegen.lanes_c import Lanes
+from thruway.codegen.moments_c import hold_rows
 from thruway.codegen.printer import Printer
 from thruway.codegen.rows_c import Rows
 from thruway.codegen.shape import choose_shape
@@ -37,5 +38,6 @@ class KernelText:
 def print_kernel(name: str, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> KernelText:
     """The C text of `kernel` under `name`."""
     flat = flatten(kernel, buffers, unsafe_axes(kernel))
-    printer = SHAPES[choose_shape(flat)](name, flat, target)
+    shape = choose_shape(flat)
+    printer = SHAPES[shape](name, hold_rows(flat, in_place=shape != "lanes"), target)
     return KernelText(printer.text(), printer.pointers, printer.symbols)

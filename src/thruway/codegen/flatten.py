@@ -13,7 +13,7 @@ from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE, LOW_FLOATS
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, SizeLike, Symbol
 from thruway.loops.ir import (
-    Axis, Buffer, Condition, Expr, Index, IndexValue, Kernel, Let, Literal, Load, Op, Phase, Reduction, Store, Var, Within,
+    MOMENTS, Axis, Buffer, Condition, Expr, Index, IndexValue, Kernel, Let, Literal, Load, Op, Phase, Reduction, Store, Var, Within,
 )
 from thruway.schedule.depend import root
 from thruway.schedule.layout import contiguous
@@ -21,18 +21,32 @@ from thruway.schedule.phases import phase_values
 from thruway.schedule.rewrite import is_size, own_sizes, rewrite, walk, weigh
 
 ARG_REDUCTIONS = frozenset({"argmin", "argmax"})
+ORDERED = ARG_REDUCTIONS | frozenset(MOMENTS)       # reductions that ask where an element stands among the reduced ones
 RAW = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Mean and squared distances of the row that `row` reads along the inner axes of phase number `phase`, as eager has them for `dtype`;
+    None for one that nobody wants."""
+
+    phase: int
+    row: Load
+    dtype: str
+    mean: str | None
+    squares: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
     """`kernel` with offsets for indices; `unsafe` axes must run in order (points may collide in an in-place write);
-    `ranks` is, per phase, the position of a point among the reduced ones, for argmin and argmax."""
+    `ranks` is, per phase, the position of a point among the reduced ones, for argmin, argmax and moments, which `hold_rows` sets apart."""
 
     kernel: Kernel
     buffers: dict[str, Buffer]
     unsafe: frozenset[str]
     ranks: tuple[SizeLike, ...]
+    moments: tuple[Moments, ...] = ()
 
 
 def flatten(kernel: Kernel, buffers: Mapping[str, Buffer], unsafe: frozenset[str]) -> Flat:
@@ -40,7 +54,7 @@ def flatten(kernel: Kernel, buffers: Mapping[str, Buffer], unsafe: frozenset[str
     scratch = {b.name: replace(b, strides=contiguous(b.sizes)) for b in kernel.scratch}
     every = {**buffers, **scratch}
     phases = tuple(_flat_phase(p, every) for p in kernel.phases)
-    ranks = tuple(_rank(p.inner) if any(r.op in ARG_REDUCTIONS for r in p.reductions) else 0 for p in phases)
+    ranks = tuple(_rank(p.inner) if any(r.op in ORDERED for r in p.reductions) else 0 for p in phases)
     used = {root(n, every) for n in (*kernel.reads, *kernel.writes)} | set(scratch)
     flat = Flat(replace(kernel, phases=phases, scratch=tuple(scratch.values())), {n: every[n] for n in used}, unsafe, ranks)
     return _collapse(_sorted(flat))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from thruway.codegen.ctypes_c import register_type
 from thruway.codegen.expressions import Emitter
 from thruway.codegen.loops_c import SIMD
+from thruway.codegen.moments_c import lane_moment_lines
 from thruway.codegen.printer import DEEP, Printer, decode, nested
 from thruway.codegen.reductions import Accumulator, accumulator, rounded, scan_start, scan_step, scan_type
 from thruway.codegen.scope import block, indented
@@ -79,6 +80,9 @@ class Lanes(Printer):
         for acc in found:
             self.declare(e, acc)
         self.inner_loops(e, phase, found, phase.inner)
+        for k, one in enumerate(self.flat.moments):
+            if self.kernel.phases[one.phase] is phase:
+                e.scope.lines += lane_moment_lines(e, self.flat, one, k)
         for r, acc in zip(phase.reductions, found, strict=True):
             e.vars[r.var] = (f"{r.var}[j]" if not acc.arg else f"{r.var}_at[j]", DEEP)
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from thruway.codegen.moments_text import TEXT as MOMENTS
+
 TEXT = r"""
 #define TWI static inline __attribute__((always_inline))
 
@@ -569,7 +571,7 @@ _WORDS = re.compile(r"\b(?:tw_\w+|TW_\w+|TWI)\b")
 @cache
 def chunks() -> dict[str, tuple[int, str]]:
     """name → (position, text) of every function; helpers stand before their users."""
-    texts = TEXT.strip("\n").split("\n\n")
+    texts = [*TEXT.strip("\n").split("\n\n"), *MOMENTS.strip("\n").split("\n\n")]
     library = [f'extern double tw_libm_{n}(double) __asm__("{n}");' for n in ONE_ARGUMENT]
     library += [f'extern double tw_libm_{n}(double, double) __asm__("{n}");' for n in TWO_ARGUMENTS if n != "pow"]
     externs = [t for t in texts if t.startswith("extern")]

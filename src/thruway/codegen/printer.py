@@ -33,6 +33,9 @@ def pointer_order(flat_kernel: Kernel, flat: Flat) -> tuple[str, ...]:
         for store in phase.stores:
             if store.buffer not in private:
                 found.setdefault(store.buffer)
+    for moments in flat.moments:
+        if moments.row.buffer not in private:
+            found.setdefault(moments.row.buffer)
     return tuple(found)
 
 
@@ -47,6 +50,7 @@ def size_order(kernel: Kernel, flat: Flat) -> tuple[Symbol, ...]:
         found |= {s for a in phase.inner for s in sizes.symbols(a.extent)}
     found |= {s for a in kernel.outer for s in sizes.symbols(a.extent)}
     found |= {s for b in kernel.scratch for size in b.sizes for s in sizes.symbols(size)}
+    found |= {s for moments in flat.moments for s in sizes.symbols(moments.row.index[0])}
     return tuple(sorted(found - axes, key=lambda s: s.name))
 
 

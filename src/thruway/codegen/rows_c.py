@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from thruway.codegen.ctypes_c import register_type
 from thruway.codegen.expressions import Emitter
 from thruway.codegen.loops_c import SIMD, Body, emit_leaf, emit_range
+from thruway.codegen.moments_c import moment_lines
 from thruway.codegen.printer import DEEP, Printer, decode, nested
 from thruway.codegen.reductions import BLOCK, Accumulator, accumulator, rounded, scan_start, scan_step, scan_type
 from thruway.codegen.scope import block, indented
@@ -119,7 +120,11 @@ class Rows(Printer):
         blocked = self.is_blocked(phase)
         for acc in found:
             self.declare(e, acc, blocked)
-        self.inner_loops(e, phase, found, phase.inner, blocked)
+        moments = [(k, one) for k, one in enumerate(self.flat.moments) if self.kernel.phases[one.phase] is phase]
+        if phase.reductions or phase.stores or not moments:
+            self.inner_loops(e, phase, found, phase.inner, blocked)
+        for k, one in moments:
+            e.scope.lines += moment_lines(e, self.flat, one, k)
         for r, acc in zip(phase.reductions, found, strict=True):
             self.finish(e, phase, r, acc)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from thruway.codegen.flatten import ARG_REDUCTIONS, Flat, coefficient
+from thruway.codegen.flatten import ORDERED, Flat, coefficient
 from thruway.codegen.operators import BLOCKWISE
 from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE
@@ -28,9 +28,9 @@ def choose_shape(flat: Flat) -> str:
     if not inner:
         return "tiles" if across_axis(flat) is not None else "rows"
     total = sizes.product(a.extent for a in inner)
-    args = any(r.op in ARG_REDUCTIONS for p in kernel.phases for r in p.reductions)
+    ordered = any(r.op in ORDERED for p in kernel.phases for r in p.reductions)
     if not kernel.outer:
-        return "grid" if not args and kernel.scan is None and (type(total) is not int or total > GRID_FROM) else "rows"
+        return "grid" if not ordered and kernel.scan is None and (type(total) is not int or total > GRID_FROM) else "rows"
     return "lanes" if contiguous_votes(flat, kernel.outer[-1]) > contiguous_votes(flat, inner[-1]) else "rows"
 
 

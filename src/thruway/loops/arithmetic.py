@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from thruway.core.dtypes import LOW_FLOATS
+from thruway.loops.ir import MOMENTS
 
 Array = np.ndarray
 
@@ -212,6 +213,8 @@ def reduce(op: str, x: Array, count: int, dtype: str) -> Array:
             return _place(op, x)
         case "min" | "max":
             return _extreme(op, x, dtype)
+        case _ if op in MOMENTS:
+            return _moment(x.astype(np.float64), op.startswith("squares"), dtype)
         case "sum" if x.dtype.kind == "f":
             return convert(np.add.reduce(x, axis=-1, dtype=np.float64), "float64", dtype)
         case "prod" if x.dtype.kind == "f":
@@ -221,6 +224,12 @@ def reduce(op: str, x: Array, count: int, dtype: str) -> Array:
             return ufunc.reduce(x, axis=-1, dtype=NUMPY[dtype])
         case _:
             raise ValueError(f"no reduction {op}")
+
+
+def _moment(x: Array, squared: bool, dtype: str) -> Array:
+    """The mean, or the sum of squared distances from it, as exactly as float64 has it; 0 of nothing."""
+    mean = np.add.reduce(x, axis=-1, keepdims=True) / max(x.shape[-1], 1)
+    return convert(np.add.reduce((x - mean) ** 2, axis=-1) if squared else mean[..., 0], "float64", dtype)
 
 
 def _place(op: str, x: Array) -> Array:

@@ -38,7 +38,10 @@ OPS: dict[str, int] = {
     "where": 3, "fma": 3, "bitcast": 1,
 }
 # "min"/"max" propagate NaN as torch's minimum/maximum do; "fmin"/"fmax" ignore it. "argmin"/"argmax" give the first index (NaN wins).
-REDUCTIONS = frozenset({"sum", "prod", "min", "max", "any", "all", "argmin", "argmax", "xor"})
+# Moments: the mean and the sum of squared distances from it, in the order in which eager's row moments of the dtype named take the
+# reduced axes, named row-major by the Reduce. Their values are float32 for each of these dtypes.
+MOMENTS: dict[str, str] = {f"{kind}_of_{dtype}": dtype for kind in ("mean", "squares") for dtype in ("float32", "bfloat16", "float16")}
+REDUCTIONS = frozenset({"sum", "prod", "min", "max", "any", "all", "argmin", "argmax", "xor", *MOMENTS})
 SCANS = frozenset({"sum", "prod", "min", "max", "logsumexp"})
 UPDATE_MODES = frozenset({"set", "add", "mul", "min", "max"})
 

@@ -15,7 +15,7 @@ from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import SizeLike, Symbol
-from thruway.loops.ir import Buffer, CheckIndex, Compute, Extern, Load, Node, Reduce, Scan, Update
+from thruway.loops.ir import MOMENTS, Buffer, CheckIndex, Compute, Extern, Load, Node, Reduce, Scan, Update
 from thruway.schedule.depend import loads_of, members, predecessors, read_buffers, root, values_of, written_buffers
 from thruway.schedule.plan import Prediction
 from thruway.schedule.rewrite import is_size, loads, strip_reduce, walk, weigh
@@ -223,8 +223,8 @@ class Fuser:
         return "full" if own == everything else "outer" if own == everything - inner else None
 
     def _counts_alike(self, group: Group, i: int, reduce: Reduce) -> bool:
-        """Whether an argmin or argmax numbers its elements as the row does."""
-        if not reduce.op.startswith("arg"):
+        """Whether a reduction that asks for the order of its elements numbers them as the row does."""
+        if not reduce.op.startswith("arg") and reduce.op not in MOMENTS:
             return True
         inner = [a for a in group.space.axes if a.name in group.space.inner]
         own = _position([(group.maps[i][Symbol(a.name)], a.extent) for a in reduce.axes])

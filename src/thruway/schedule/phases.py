@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from thruway.core import sizes
 from thruway.core.sizes import SizeLike, Symbol
 from thruway.loops.ir import (
-    Axis, Buffer, Cast, Compute, Expr, Index, Kernel, Let, Literal, Load, Node, Phase, Reduction, Scan, Store, Update, Var,
+    MOMENTS, Axis, Buffer, Cast, Compute, Expr, Index, Kernel, Let, Literal, Load, Node, Op, Phase, Reduction, Scan, Store, Update, Var,
 )
 from thruway.schedule.fuse import Group
 from thruway.schedule.rewrite import cost, is_size, loads, rewrite, strip_reduce, substitution, walk
@@ -218,6 +218,8 @@ def _of_one(value: Expr) -> Expr:
     if reduce is None:
         return value
     element = Literal(0, reduce.dtype) if reduce.op.startswith("arg") else reduce.x
+    if reduce.op in MOMENTS and reduce.op.startswith("squares"):
+        element = Op("mul", (element, Op("sub", (element, element), element.dtype)), element.dtype)     # 0, and nan of an infinity
     element = element if element.dtype == reduce.dtype else Cast(element, reduce.dtype)
     return element if cast is None else Cast(element, cast)
 

@@ -1,4 +1,7 @@
-"""Normalisations: layer, group, rms, and batch norm with running statistics. Two passes, inside in float32 for bf16 and fp16."""
+"""Normalisations: layer, group, rms, and batch norm with running statistics, inside in float32 for bf16 and fp16.
+
+On a CPU layer and group norm follow eager to the bit (`loops.ir.MOMENTS`, and products fused with sums where its kernels fuse them); elsewhere
+mean and deviation are found in two passes."""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from thruway.loops.expressions import cast, op
 from thruway.loops.ir import Expr, Literal
 from thruway.loops.lowerings.reductions import count, moments, reading, reduce, reduced_sizes
 from thruway.loops.lowerings.views import reshape_index
-from thruway.shapes.meta import TensorMeta
+from thruway.shapes.meta import TensorMeta, contiguous_strides
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 
@@ -45,20 +48,46 @@ def _corrected(b: Builder, x: Tensor, dims: Sequence[int], wide: str) -> tuple[T
     return b.temp(middle.sizes, op("add", load_broadcast(middle, x.rank), correction), "mean"), squares
 
 
-def _normalize(b: Builder, x: Tensor, dims: Sequence[int], eps: float) -> tuple[Expr, Tensor, Tensor]:
-    """(x - mean) / deviation over `dims`, and the mean and inverse deviation with those dimensions kept."""
+def _as_eager(b: Builder, x: Tensor) -> bool:
+    """Whether rows of `x` are taken in the order of eager's kernels: a CPU's, in float32 inside."""
+    return b.device == "cpu" and compute_dtype(x.dtype) == "float32"
+
+
+def _statistics(b: Builder, x: Tensor, dims: Sequence[int], eps: float, root: str | None) -> tuple[Tensor, Tensor]:
+    """Mean and inverse deviation over `dims`, kept; with `root`, in which eager takes the root, in the order in which its rows add up."""
     wide = compute_dtype(x.dtype)
-    middle, squares = _corrected(b, x, dims, wide)
-    rstd = _inverse_deviation(b, squares, count(x, dims, wide), eps, middle)
-    away = op("sub", cast(load_broadcast(x, x.rank), wide), load_broadcast(middle, x.rank))
-    return op("mul", away, load_broadcast(rstd, x.rank)), middle, rstd
+    if root is None:
+        middle, squares = _corrected(b, x, dims, wide)
+        return middle, _inverse_deviation(b, squares, count(x, dims, wide), eps, middle)
+    kept = reduced_sizes(x.sizes, dims, True)
+    middle = b.temp(kept, reduce(x.sizes, dims, True, f"mean_of_{x.dtype}", reading(x, wide), wide), "mean")
+    squares = b.temp(kept, reduce(x.sizes, dims, True, f"squares_of_{x.dtype}", reading(x, wide), wide), "squares")
+    variance = cast(op("div", load_broadcast(squares, x.rank), count(x, dims, wide)), root)
+    return middle, b.temp(kept, cast(op("rsqrt", op("add", variance, Literal(eps, root))), wide), "rstd")
 
 
 def layer_norm_parts(b: Builder, meta: TensorMeta, x: Tensor, shape: tuple, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple:
     dims = tuple(range(x.rank - len(shape), x.rank))
-    value, middle, rstd = _normalize(b, x, dims, eps)
+    middle, rstd = _statistics(b, x, dims, eps, "float32" if _as_eager(b, x) else None)
     affine = [None if one is None else load_broadcast(one, x.rank) for one in (weight, bias)]
-    return b.compute(meta, _scaled(value, *affine)), middle, rstd
+    mean, scale = load_broadcast(middle, x.rank), load_broadcast(rstd, x.rank)
+    return b.compute(meta, _normalized(b, x, mean, scale, *affine)), middle, rstd
+
+
+def _normalized(b: Builder, x: Tensor, mean: Expr, scale: Expr, weight: Expr | None, bias: Expr | None) -> Expr:
+    """(x - mean) * scale * weight + bias, rounded where eager's kernels on a CPU round: a missing bias is added as 0, -0 does not survive it."""
+    value = cast(load_broadcast(x, x.rank), scale.dtype)
+    if not _as_eager(b, x):
+        return _scaled(op("mul", op("sub", value, mean), scale), weight, bias)
+    if x.dtype == "float32":
+        away = op("sub", value, mean)
+        if weight is None and bias is not None:
+            return op("fma", away, scale, cast(bias, "float32"))
+        value = op("mul", away, scale)
+    else:
+        value = op("fma", value, scale, op("mul", op("neg", scale), mean))
+    last = Literal(0.0, "float32") if bias is None else cast(bias, "float32")
+    return op("add", value, last) if weight is None else op("fma", value, cast(weight, "float32"), last)
 
 
 def layer_norm(b: Builder, input: Tensor, normalized_shape, weight=None, bias=None, eps: float = 1e-5, cudnn_enable: bool = True) -> Tensor:
@@ -114,13 +143,16 @@ def _group_norm(b: Builder, meta: TensorMeta, x: Tensor, groups: int, weight, bi
     split = (x.sizes[0], groups, members, *x.sizes[2:])
     at = axis_indices(len(split))
     grouped = b.temp(split, load(x, (at[0], at[1] * members + at[2], *at[3:])), "groups")
-    middle, squares = _corrected(b, grouped, tuple(range(2, len(split))), wide)
-    rstd = _inverse_deviation(b, squares, count(grouped, range(2, len(split)), wide), eps, middle)
+    exact = _as_eager(b, x) and meta.strides == contiguous_strides(meta.sizes)      # where channels come last eager sums up squares
+    middle, rstd = _statistics(b, grouped, tuple(range(2, len(split))), eps, "float64" if exact else None)
     at = axis_indices(x.rank)
     place = (at[0], floordiv(at[1], members), *([0] * (len(split) - 2)))
-    away = op("sub", cast(load_broadcast(x, x.rank), wide), load(middle, place))
-    value = _scaled(op("mul", away, load(rstd, place)), per_channel(weight, x.rank), per_channel(bias, x.rank))
-    return b.compute(meta, value), middle, rstd
+    value, mean, scale = cast(load_broadcast(x, x.rank), wide), load(middle, place), load(rstd, place)
+    affine = per_channel(weight, x.rank), per_channel(bias, x.rank)
+    if not exact or weight is None and bias is None:
+        return b.compute(meta, _scaled(op("mul", op("sub", value, mean), scale), *affine)), middle, rstd
+    scale, shift = _scaled(scale, affine[0], None), Literal(0.0, wide) if bias is None else cast(affine[1], wide)
+    return b.compute(meta, op("fma", scale, value, op("fma", op("neg", scale), mean, shift))), middle, rstd
 
 
 def batch_norm_value(x: Tensor, weight, bias, mean: Tensor, var: Tensor, eps: float) -> Expr:
