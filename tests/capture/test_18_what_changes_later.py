@@ -107,6 +107,20 @@ def test_cells_that_are_one_later():
         assert g(torch.zeros(1), *pair(shared)).item() == shared
 
 
+def test_an_argument_that_is_the_closures_own_list_at_the_first_call_only():
+    own = [1.0]
+
+    def f(x, given):
+        before = len(own)
+        given.append(2.0)
+        return x * (before * 10 + len(own))
+
+    g = compiled(f)
+    assert g(torch.ones(1), own) == 12
+    own.pop()
+    assert g(torch.ones(1), [1.0]) == 11
+
+
 @pytest.mark.parametrize("kind", [set, frozenset])
 def test_equal_sets_in_another_order(kind):
     first, second = kind([0, 8]), kind([8, 0])

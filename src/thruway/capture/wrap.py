@@ -73,8 +73,9 @@ def wrap(state: State, obj: Any, source: Source, guarded: bool = False) -> Value
     if known is not None:
         if known.source is None:
             known.source = source
-        elif known.source != source and not guarded and not isinstance(known.source, Cell):
-            state.guard("same_object", source, known.source)
+        elif known.source != source and not guarded:
+            own_cell = obj if isinstance(known, CellValue) and isinstance(known.source, Cell) else None      # never another one
+            state.guard(*("same_object", source, known.source) if own_cell is None else ("identity", source, own_cell))
         return known
     maker = WRAPPERS.get(cls) or _maker_for(cls)
     value = maker(state, obj, source, guarded)
