@@ -3,7 +3,7 @@
 Types: T a float tensor of shape (2, 3), V one of (3,), Z a scalar tensor, M a bool tensor (2, 3), I int, F float, B bool, S str, L a list of
 ints, LT a list of tensors T, D a dict str → int, DT a dict str → T, P a pair (I, T), G an iterable of ints, FN a function T → T, FI one
 I → I, X an instance of Box, C a Counted. In templates `<T>` is an expression, `<T!>` an own variable that may be written, `<T=a>` a new
-variable, `<@a>` that variable again, `<block>` statements one level deeper, `<global>`/`<nonlocal>` a declaration.
+variable, `<T@a>` that variable again, `<block>` statements one level deeper, `<global>`/`<nonlocal>` a declaration.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import functools
 import itertools
 import math
 import operator
+import re
+import types
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +30,58 @@ WEIGHT = torch.arange(6.0).reshape(2, 3) / 8
 
 def tensor(seed, *shape):
     return torch.rand(shape or (2, 3), generator=torch.Generator().manual_seed(seed)) * 4 - 2
+
+
+def foreign(function):
+    space = {"__name__": "tqdm.made", "__builtins__": __builtins__}
+    return types.FunctionType(function.__code__, space, function.__name__, function.__defaults__)
+
+
+@foreign
+def each(function, values):
+    return [function(value) for value in values]
+
+
+@foreign
+def fold(function, values, first):
+    for value in values:
+        first = function(first, value)
+    return first
+
+
+@foreign
+def twice(function, value):
+    function(value)
+    return function(value)
+
+
+@foreign
+def attempt(function, *values):
+    try:
+        return function(*values)
+    except Exception as error:
+        return str(error)
+
+
+@foreign
+def drain(generator):
+    return [item for item in generator]
 '''
+
+# Plain Python that calls back: C functions, and functions of a module that is never captured.
+CALLBACKS: tuple[tuple[int, str], ...] = (
+    (2, "<LT=a> = each(<FN>, <LT>)"), (2, "<LT=a> = each(lambda t, by=<F>: t * by + <T>, <LT>)"), (1, "LOG.extend(each(<FI>, <L>))"), (2, "<T=a> = twice(<FN>, <T>)"),
+    (2, "<T=a> = fold(lambda a, b: a + b * <F>, <LT>, <T>)"), (1, "<I=a> = fold(lambda a, t: a + int(t.sum().item() > <F>), <LT>, <I>)"), (1, "<LT=a> = each(<X>, <LT>)"),
+    (1, "<LT!>.sort(key=lambda t: t.sum().item())"), (1, "<L!>.sort(key=lambda q: (<T>.sum() * q).item())"), (1, "<L!>.sort(key=<FI>)"),
+    (1, "<LT=a> = list(map(<FN>, <LT>))"), (1, "<LT=a> = drain(map(<FN>, <LT>))"), (1, "<LT=a> = drain(filter(lambda t: (t * <F>).sum() > 0, <LT>))"),
+    (1, "<S=a> = re.sub('[a-z]', lambda m: str(len(LOG)) + str(<T>.shape[0]), <S>)"), (1, "<T=a> = functools.reduce(lambda a, b: (a - b).abs(), <LT>, <T>)"),
+    (2, "def <FN=a>(<T=p>, <I=q>=<I>):\n    <function>\n    return <T>\n<LT=b> = each(<FN@a>, <LT>)\n<T=c> = twice(<FN@a>, <T>)"),
+    (2, "def <FN=a>(<T=p>):\n    <function>\n    print(<S>)\n    <block>\n    return <T>\n<LT=b> = each(<FN@a>, <LT>)"),
+    (1, "for <I=a> in range(2):\n    <FN=b> = lambda t: t * <I@a> + <T>\n    <LT=c> = each(<FN@b>, <LT>)\n    <block>"),
+    (1, "LOG.append(attempt(<FN>, <V>))"), (1, "LOG.append(attempt(<FN>, <T>))"), (1, "LOG.append(attempt(lambda: <T>[<I>, 7] + 1))"),
+    (1, "def made(<T=p>):\n    <function>\n    yield <T>\n    <block>\n    yield <T>\n<LT=a> = drain(made(<T>))"), (1, "LOG.append(max(each(lambda t: t.sum().item(), <LT>), default=0.0))"),
+    (1, "try:\n    <raise>\nexcept Exception as error:\n    <LT=a> = each(<FN>, <LT>)\n    LOG.append(attempt(<FN>, <T>))"),
+)
 
 CLASSES = {
     "Box": '''
@@ -237,6 +290,7 @@ TYPES = tuple(EXPRESSIONS)
 # (weight, template)
 STATEMENTS: tuple[tuple[int, str], ...] = (
     *((9 if kind == "T" else 4 if kind in ("I", "L", "X") else 2, f"<{kind}={kind.lower()}> = <{kind}>") for kind in TYPES),
+    *CALLBACKS,
     (6, "<T!> = <T>"), (4, "<I!> = <I>"), (3, "<I!> += <I>"), (3, "<T!> += <T>"), (2, "<T!> *= <F>"), (2, "<T!>.add_(<T>)"), (2, "<T!>[<I>] = <V>"), (1, "<T!>[0, 1] = <F>"), (1, "<T!>[:, 1] += <F>"),
     (1, "<T!>[<M>] = <F>"), (1, "<T!>.mul_(<F>)"), (1, "<T!>.copy_(<T>)"), (1, "<T!>.zero_()"), (1, "<T!>.view(-1)[<I>] = <F>"), (1, "<T!>.t().add_(<F>)"), (1, "<V!> -= <F>"), (1, "<V!>[0] = <Z>"), (1, "<T!>.clamp_(min=0)"),
     (2, "<L!>.append(<I>)"), (1, "<L!>.extend(<L>)"), (1, "<L!>.insert(0, <I>)"), (1, "<L!>.pop()"), (1, "<L!>.sort()"), (1, "<L!>.reverse()"), (1, "<L!>[<I>] = <I>"), (1, "<L!>[1:] = <L>"), (1, "del <L!>[0]"), (1, "<L!> += <L>"),
