@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import threading
 import traceback
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -33,18 +31,17 @@ from thruway.core.ambient import settings as ambient
 from thruway.core.collector import collector_paused
 from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, NotNow, RecompileError, Unsupported
 from thruway.core.journal import Journal
-from thruway.core.marks import DISABLED, is_marked
 from thruway.core.options import CompileOptions
 from thruway.core.settings import Settings
 from thruway.frame.changes import Change, Dynamic, changes
 from thruway.frame import hook
-from thruway.frame.entries import Entries, Record, explain_miss, make_entry
+from thruway.frame.entries import Entries, Miss, Record, explain_bound, explain_miss, make_entry
 from thruway.frame.guard import Guard, GuardSet
 from thruway.frame.modes import SETTERS, kept_modes, sets_modes, without_device_mode
 from thruway.frame.show_guards import show_guards
-from thruway.frame.skip import is_skipped, is_skipped_code, is_standard
 from thruway.frame.source import Local
 from thruway.frame.state import is_outside_torch_transforms, read_state
+from thruway.frame.worth import is_leaf_of_torch, left_alone, reaches_tensors
 from thruway.graph_compiler import GraphCompiler
 from thruway.native.fallback import bind_arguments
 from thruway.runtime.measure import Comparison, Verdict, is_comparable
@@ -55,7 +52,6 @@ from thruway.shapes.trace_tensor import meta_of
 
 ENTRY_BYTES = 64 << 10             # what an entry holds besides guards and kernels, roughly
 WAITS = 4                          # calls that run as they are because a later one can be captured better
-LOOKED_AT = 8                      # items of a container in which a tensor is looked for
 GPU_WARM_CALLS = 4                 # until a CUDA graph is recorded
 CPU_WARM_CALLS = 2                 # until weights are packed
 RAISES_IN_EAGER = frozenset({"TW107", "TW112", "TW302"})     # reasons that are errors of the user's own: running the function brings them up
@@ -100,19 +96,23 @@ def reset() -> None:
 
 def follow_stance() -> None:
     """Tells every compiled function whether it is to run eager."""
-    for each in list(_functions):
-        each.compiled.eager = ambient.current().stance == "force_eager"
+    _all_eager(ambient.current().stance == "force_eager")
 
 
 @contextlib.contextmanager
 def all_eager() -> Iterator[None]:
     """Every compiled function runs eager meanwhile."""
-    for each in list(_functions):
-        each.compiled.eager = True
+    _all_eager(True)
     try:
         yield
     finally:
         follow_stance()
+
+
+def _all_eager(flag: bool) -> None:
+    for each in list(_functions):
+        each.compiled.eager = flag
+    hook.switch_off(flag)
 
 
 class CompiledFunction:
@@ -124,7 +124,7 @@ class CompiledFunction:
         self.name = options.name or function.__qualname__
         self.lock = threading.RLock()
         self.told_modes = self.is_called = False
-        self.waits = 0
+        self.waits = self.region = 0                             # region: of the frames that its entries answer, where they stand on code
         self.dynamic: set[Change] = set()                        # what changed between calls and is kept symbolic since
         self.compiled = native.core().Compiled(function, self.miss)
         self.entries = Entries(self.compiled, ambient.current().entry_limit_mb << 20)
@@ -215,7 +215,7 @@ class CompiledFunction:
         settings = replace(settings, error_on_break=self._is_strict(settings))
         try:
             captured = capture(self.function, arguments, read_state(), settings, dynamic, self.continuations, self.is_continuation,
-                               self.continuations.hides_compiling, self.waits < WAITS)
+                               self.continuations.hides_compiling, self.waits < WAITS, bool(self.region))
             self.continuations.hides_compiling |= captured.hides_compiling
         except Unsupported as failure:
             if dynamic and failure.reason.code == NO_RULE:
@@ -242,10 +242,12 @@ class CompiledFunction:
 
     def _note_recompile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for record in self.entries:
-            why = explain_miss(record, self.function, args, kwargs)
-            detail = f"{why}; {why.hint}" if why else "another entry would do"
-            journal.add("recompile", self.name, detail, where=why.guard.why if why and why.guard else None)
+            self._add_recompile(explain_miss(record, self.function, args, kwargs))
             return
+
+    def _add_recompile(self, why: Miss | None) -> None:
+        detail = f"{why}; {why.hint}" if why else "another entry would do"
+        journal.add("recompile", self.name, detail, where=why.guard.why if why and why.guard else None)
 
     def _may_read_list(self, reason: BreakReason) -> bool:
         """Whether a list is read after all, one entry for each length: not in a loop, where it has ever new ones."""
@@ -314,7 +316,7 @@ class CompiledFunction:
         record = make_entry(
             captured.name, captured.guards, [each.source for each in captured.inputs], _marked(graph, captured.graph), captured.finish,
             single_output=captured.single_output, kept=captured.kept, nbytes=ENTRY_BYTES, failed=failed,
-            hooked=bool(captured.break_reasons) and below.watch(self.options),
+            hooked=below.watch(self.options) if captured.break_reasons else 0, below=self.region,
         )
         if isinstance(graph, Comparison):
             graph.end = functools.partial(self._keep_faster, record, captured.graph)
@@ -336,7 +338,7 @@ class CompiledFunction:
         with self.lock:
             for record in [each for each in self.entries if each.guards is captured.guards]:
                 self.entries.remove(record)
-            self.entries.add(make_entry(captured.name, captured.guards, (), None, kept=captured.kept))
+            self.entries.add(make_entry(captured.name, captured.guards, (), None, kept=captured.kept, below=self.region))
 
 
 class Marks:
@@ -355,33 +357,62 @@ def _marked(graph: Callable[..., Any] | None, captured: GraphModule) -> Callable
 
 
 class FrameBelow(CompiledFunction):
-    """A function that plain Python calls below a break. Its entries stand on its code object, where the frame hook finds them."""
+    """A function that plain Python calls below a break. Its entries stand on its code object, where the frame hook finds them for the frames of
+    every function of that code; so it keeps none of these functions."""
 
-    def __init__(self, function: FunctionType, options: CompileOptions):
-        super().__init__(function, options)
-        self.continuations.left = Below.CAPTURES
-        self.entries = Entries(hook.CodeTarget(function.__code__), ambient.current().entry_limit_mb << 20)
+    CAPTURES, CONTINUATIONS = 4, 12      # that it may cost, its own and those of what follows breaks in it
+
+    def __init__(self, function: FunctionType, options: CompileOptions, region: int):
+        code = function.__code__
+        self.hollow = FunctionType(code, function.__globals__, function.__name__, None, tuple(CellType() for _ in code.co_freevars))
+        self.hollow.__qualname__ = function.__qualname__
+        super().__init__(self.hollow, options)
+        self.left, self.region = self.CAPTURES, region
+        self.continuations.left, self.continuations.spent = self.CONTINUATIONS, self._give_up
+        self.entries = Entries(hook.CodeTarget(code, region), ambient.current().entry_limit_mb << 20)
 
     def entry_for(self, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
-        """The entry for a frame of `function`, which may have another closure than the last one; _NotWorth where it stays plain Python."""
-        with self.lock:
+        """The entry for a frame of `function`; _NotWorth where it stays plain Python, NotNow where another thread is at it."""
+        if not self.lock.acquire(blocking=False):
+            raise NotNow("another thread captures it")
+        try:
             self.function = function
-            now = read_state()
-            for record in self.entries:
-                if record.guards.state == now and record.entry.guards.check(function, arguments) is not None:
-                    return record.entry
-            if not self.continuations.may_capture():
-                raise _NotWorth(BreakReason("TW132", f"{Below.CAPTURES} captures did not settle it"))
-            self._note_changes(arguments)
-            with collector_paused():
-                record = self.compile_frame(arguments)
-            if record.entry.graph is None and not record.entry.hooked:
-                raise _NotWorth(BreakReason("TW131", "no tensor operation is in it"))
-            self.entries.add(record)
-            return record.entry
+            return self._entry_for(function, arguments)
+        except NotNow:
+            self.waits += 1
+            raise
+        except FullGraphError as refused:
+            raise _NotWorth(refused.reason) from refused
+        finally:
+            self.function = self.hollow
+            self.lock.release()
+
+    def _entry_for(self, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
+        misses = [explain_bound(record, function, arguments) for record in self.entries]
+        if None in misses:
+            return list(self.entries)[misses.index(None)].entry
+        if not self.left:
+            raise _NotWorth(BreakReason("TW132", f"{self.CAPTURES} captures did not settle it: {misses[0]}" if misses else "its graphs gave up"))
+        self.left -= 1
+        if misses:
+            self._add_recompile(misses[0])
+        self._note_changes(arguments)
+        with collector_paused(), torch.autograd.profiler.record_function("thruway: compile"):
+            record = self.compile_frame(arguments)
+        if record.entry.graph is None and not record.entry.hooked:
+            raise _NotWorth(BreakReason("TW131", "no tensor operation is in it"))
+        self.entries.add(record)
+        return record.entry
 
     def _leave_eager(self, reason: BreakReason, arguments: tuple[Any, ...]) -> Record:
         raise _NotWorth(reason)
+
+    def _give_up(self) -> None:
+        """What follows breaks in it finds no end: from now on it runs as plain Python."""
+        self.entries.clear()
+        hook.skip(self.hollow.__code__)
+        reason = BreakReason("TW132", f"{self.CONTINUATIONS} captures of what follows its breaks did not settle it")
+        journal.add("skipped", self.name, reason=reason)
 
 
 class _NotWorth(Exception):
@@ -392,93 +423,96 @@ class _NotWorth(Exception):
         self.reason = reason
 
 
-class Below:
-    """What the frame hook asks about a frame that has no entry, in code that runs below a break. Never raises: the frame is the user's."""
+@dataclass(slots=True)
+class Seen:
+    """A code object whose frames came up below a break: calls with and without tensors in reach, and who compiles it, by region."""
 
-    CALLS, ENTRIES = 2, 8                # calls before a function is worth a capture; entries after which it is left alone
-    CAPTURES = 24                        # of a function and its continuations after which new calls run plain
+    code: weakref.ref[CodeType]
+    calls: int = 0
+    without: int = 0
+    compilers: dict[int, FrameBelow] = field(default_factory=dict)
+
+
+class Below:
+    """What the frame hook asks about a frame that no entry answers, in code that runs below a break. A region is what was compiled with the
+    same options. Nothing is raised but what a backend of the user's own raises: the frame is the user's."""
+
+    CALLS = 2                            # before a function is worth a capture
     WITHOUT = 16                         # calls without a tensor in reach after which code is left alone
+    FUNCTIONS = 500                      # that are captured at most: their code is kept
 
     def __init__(self) -> None:
-        self.options = CompileOptions()
+        self.regions: list[CompileOptions] = []
         self.is_installed = False
-        self.calls: Counter[CodeType] = Counter()
-        self.without: Counter[CodeType] = Counter()
-        self.frames: dict[CodeType, FrameBelow] = {}
+        self.seen: dict[int, Seen] = {}                          # by id: equal code objects are not the same
+        self.told: set[str] = set()
+        self.captured = 0
 
-    def watch(self, options: CompileOptions) -> bool:
-        """Whether entries that run user code shall have the hook on; `options` are what functions below are compiled with."""
-        if not ambient.current().capture_below or not hook.is_available():
-            return False
-        self.options = options
+    def watch(self, options: CompileOptions) -> int:
+        """The region in which entries that run user code shall have the hook on, or 0; functions below are compiled with the same options."""
+        if not options.settings(ambient.current()).capture_below or not hook.is_available():
+            return 0
+        asked = replace(options, name="", check=0)
+        if asked not in self.regions:
+            self.regions.append(asked)
         if not self.is_installed:
             hook.install(self.frame)
             self.is_installed = True
-        return True
+        return self.regions.index(asked) + 1
 
     def frame(self, code: CodeType, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
-        """An entry for this frame; None: leave this code alone for ever; False: only this once."""
+        """An entry for this frame; None: ask no more for this code; True: for what it calls neither; False: only not this time."""
         try:
-            return self._entry(code, function, arguments)
+            return self._answer(code, function, arguments)
         except _NotWorth as left:
             journal.add("skipped", code.co_qualname, reason=left.reason, where=left.reason.where)
-        except NotNow as why:
+        except (NotNow, RecursionError, MemoryError) as why:
             journal.add("postponed", code.co_qualname, str(why))
             return False
+        except BackendError:
+            raise
         except Exception as failure:
             journal.add("bug", code.co_qualname, _last_place(failure))
         return None
 
-    def _entry(self, code: CodeType, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
+    def _answer(self, code: CodeType, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
         if not is_outside_torch_transforms() or ambient.current().stance != "default":
             return False
-        if is_skipped_code(code) or is_skipped(function) or is_standard(function) or is_marked(function, DISABLED):
+        left = left_alone(code, function)
+        if left is not None and (left.below or not left.package or left.package in self.told):
+            return left.below or None
+        seen = self._seen(code)
+        if not reaches_tensors(function, arguments):
+            seen.without += 1                                    # most of Python is about something else
+            return None if seen.without > self.WITHOUT else False
+        if left is not None:
+            self.told.add(left.package)
+            raise _NotWorth(BreakReason("TW133", f"functions of {left.package} start no graphs of their own"))
+        if is_leaf_of_torch(function, arguments):
             return None
-        if not any(_holds_tensors(value, 2) for value in (*arguments, *(function.__closure__ or ()))):
-            self.without[code] += 1                              # most of Python is about something else
-            return None if self.without[code] > self.WITHOUT else False
-        self.calls[code] += 1
-        if self.calls[code] < self.CALLS:
-            return False
-        below = self.frames.get(code)
-        if below is None:
-            below = self.frames[code] = FrameBelow(function, self.options)
-        if len(below.entries) >= self.ENTRIES:
-            return False
-        return below.entry_for(function, arguments)
+        seen.calls += 1
+        return self._compiler(seen, function).entry_for(function, arguments) if seen.calls >= self.CALLS else False
+
+    def _seen(self, code: CodeType) -> Seen:
+        number = id(code)
+        if number not in self.seen:
+            self.seen[number] = Seen(weakref.ref(code, lambda _: self.seen.pop(number, None)))
+        return self.seen[number]
+
+    def _compiler(self, seen: Seen, function: FunctionType) -> FrameBelow:
+        region = hook.region()
+        if region not in seen.compilers:
+            self.captured += 1
+            if self.captured > self.FUNCTIONS or not region:
+                raise _NotWorth(BreakReason("TW132", f"{self.FUNCTIONS} functions below breaks are captured already"))
+            seen.compilers[region] = FrameBelow(function, self.regions[region - 1], region)
+        return seen.compilers[region]
 
     def clear(self) -> None:
-        self.calls.clear()
-        self.without.clear()
-        self.frames.clear()
-
-
-def _holds_tensors(value: object, depth: int) -> bool:
-    """Whether a tensor or a module is in reach: the value, what it contains, or its attributes."""
-    if isinstance(value, torch.Tensor | torch.nn.Module):
-        return True
-    if not depth or isinstance(value, type | FunctionType | str | int | float):
-        return False
-    match value:
-        case list() | tuple():
-            inner: Iterable[object] = value[:LOOKED_AT]
-        case dict():
-            inner = itertools.islice(dict.values(value), LOOKED_AT)
-        case CellType():
-            inner = _content(value)
-        case MethodType():
-            inner = (value.__self__,)
-        case _:
-            held = getattr(type(value), "__dictoffset__", 0) and object.__getattribute__(value, "__dict__")
-            inner = itertools.islice(held.values(), LOOKED_AT) if type(held) is dict else ()
-    return any(_holds_tensors(one, depth - 1) for one in inner)
-
-
-def _content(cell: CellType) -> tuple[object, ...]:
-    try:
-        return (cell.cell_contents,)
-    except ValueError:                                           # empty
-        return ()
+        hook.forget()
+        self.seen.clear()
+        self.told.clear()
+        self.captured = 0
 
 
 below = Below()
@@ -490,13 +524,17 @@ class Continuations:
     def __init__(self, options: CompileOptions, make: Callable[..., CompiledFunction] | None = None):
         self.options, self.make = options, make or CompiledFunction
         self.left: int | None = None                             # captures that the family may still make; None: any number
+        self.spent: Callable[[], None] = lambda: None            # called where there are none left
         self.hides_compiling = False                             # what code of this family hears that asks whether it is being compiled
         self.made: dict[tuple[Any, ...], Any] = {}
 
     def may_capture(self) -> bool:
-        if self.left is not None:
-            self.left -= 1
-        return self.left is None or self.left >= 0
+        if self.left is None:
+            return True
+        self.left -= 1
+        if self.left == -1:
+            self.spent()
+        return self.left >= 0
 
     def __call__(self, function: FunctionType) -> Any:
         key = (function.__code__, id(function.__globals__), *map(id, function.__closure__ or ()))

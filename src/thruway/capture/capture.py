@@ -32,7 +32,7 @@ from thruway.core.errors import BreakReason, FullGraphError, Unsupported
 from thruway.core.settings import Settings
 from thruway.frame.guard import GlobalState, GuardSet
 from thruway.frame.modes import autocast_devices, present, present_devices, put_back, without_device_mode
-from thruway.frame.source import Cell, Global, Local, Source, is_module_tensor, show
+from thruway.frame.source import Attr, Cell, Global, Item, Local, Own, Source, is_module_tensor, show
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceMode, TraceTensor
@@ -51,6 +51,7 @@ def capture(
     is_continuation: bool = False,
     hides_compiling: bool = False,
     may_wait: bool = False,
+    found_by_code: bool = False,
 ) -> Captured:
     """Captures one call of `function`. `arguments` are bound, in co_varnames order (*args as a tuple, **kwargs as a dict).
 
@@ -60,7 +61,8 @@ def capture(
     torch's modes included. `is_continuation`: `function` came to `compile_function` itself. `Captured.finish` takes the arguments, the
     function's closure cells, and the graph's outputs. Code that asks whether it is
     being compiled, and then raises, is captured as code that hears that it is not (`hides_compiling`, which then holds for continuations).
-    `may_wait`: NotNow may ask for another call.
+    `may_wait`: NotNow may ask for another call. `found_by_code`: the entry is for every function of this code and these globals, so what is
+    read through `function`'s own cells is guarded as that of any function found outside.
     """
     if function.__code__.co_flags & GENERATORS:
         raise Unsupported("TW113", f"generators and coroutines as compiled functions are left to Python: {function.__name__}")
@@ -68,7 +70,7 @@ def capture(
     while True:
         state = State(function, wrap, KNOWN, program, run_call, finish_inline, resume_generator, dynamic, is_continuation=is_continuation,
                       is_function_off=not torch._C._is_torch_function_enabled(),
-                      hides_compiling=hides_compiling, caution=caution, may_wait=may_wait,
+                      hides_compiling=hides_compiling, caution=caution, may_wait=may_wait, found_by_code=found_by_code,
                       drawn=getattr(function, DRAWN, frozenset()))
         try:
             captured = _capture(state, function, arguments, modes, settings, compile_function)
@@ -210,8 +212,10 @@ def first_frame(state: State, function: types.FunctionType, arguments: Sequence[
     state.namespaces[id(function.__globals__)] = space
     frame = Frame(code, None, program(code), space)
     frame.locals = LazyLocals(state, {name: (value, Local(name, i)) for i, (name, value) in enumerate(zip(argument_names(code), arguments))})
+    if state.found_by_code:
+        state.guard("identity", Attr(Own(), "__globals__"), function.__globals__)
     for i, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
-        frame.cells[name] = cell_value(state, cell, Cell(name, i))
+        frame.cells[name] = cell_value(state, cell, Item(Attr(Own(), "__closure__"), i) if state.found_by_code else Cell(name, i))
     return frame
 
 

@@ -96,6 +96,10 @@ class Emitter:
                 return self.constant(getattr(builtins, name))
             case S.FunctionGlobal(function, name):
                 return f"{self.source(function)}.__globals__[{name!r}]"
+            case S.Item(S.Attr(S.Own(), "__closure__"), index):
+                return f"k{index}"
+            case S.ClosureCell(S.Own(), index):
+                return f"k{index}.cell_contents"
             case S.Attr(base, name):
                 return f"getattr({self.source(base)}, {name!r})"
             case S.DictAttr(base, name):

@@ -168,6 +168,7 @@ class State:
     is_continuation: bool = False
     drawn: frozenset[int] = frozenset()                 # parameters that hold what random generators gave
     may_wait: bool = False                              # whether this call may be left as it is, so that a later one is captured better
+    found_by_code: bool = False                           # the function may be another one of the same code at the next call
     number_inputs: dict[Source, Any] = field(default_factory=dict)
     is_opaque: bool = False                               # what was traced last depends on elements: eager's kernels must run it
     lookups: dict[Any, Any] = field(default_factory=dict)

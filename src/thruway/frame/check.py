@@ -94,6 +94,8 @@ class _Builder:
             case sources.Builtin(name):
                 self._check("absent", self._root("globals", guard), 0, name, guard)
                 return self._emit("item", self._root("builtins", guard), 0, name, guard)
+            case sources.Own():
+                return self._emit("function", 0, 0, None, guard)
             case sources.Made(index):
                 return self._emit("const", 0, 0, self.kept[index], guard)
             case _:

@@ -99,14 +99,16 @@ def make_entry(
     single_output: bool = False,
     kept: tuple[object, ...] = (),
     nbytes: int = 0,
-    hooked: bool = False,
+    hooked: int = 0,
     failed: Callable[[Exception], None] | None = None,
+    below: int = 0,
 ) -> Record:
-    """An entry that runs `graph` on `inputs`, then `finish`; with neither, the original function. `hooked`: the frame hook is on meanwhile.
+    """An entry that runs `graph` on `inputs`, then `finish`; with neither, the original function. `hooked`: the region in which the frame hook is
+    on meanwhile, or 0; `below`: on a code object, the region whose frames it answers.
     `failed` hears of a graph that gave up where the function itself did not fail."""
     core = native.core()
     check = compile_check(guards, inputs, kept, core)
-    entry = core.Entry(check.program, check.word, graph, finish, single_output, kept, hooked, failed)
+    entry = core.Entry(check.program, check.word, graph, finish, single_output, kept, hooked, failed, below)
     return Record(name, entry, guards, nbytes + _size_of(guards))
 
 
@@ -165,11 +167,15 @@ class Entries:
 
 def explain_miss(record: Record, function: FunctionType, args: tuple[object, ...], kwargs: dict[str, object]) -> Miss | None:
     """The first guard of `record` that this call fails; None where all hold."""
+    return explain_bound(record, function, bind_arguments(function, args, kwargs))
+
+
+def explain_bound(record: Record, function: FunctionType, arguments: tuple[object, ...] | None) -> Miss | None:
+    """The same for arguments that are bound; None: they do not fit the function."""
     now = read_state()
     if now != record.guards.state:
         return _state_difference(record.guards.state, now)
-    locals = bind_arguments(function, args, kwargs)
-    failed = record.entry.guards.explain(function, locals) if locals is not None else None
+    failed = record.entry.guards.explain(function, arguments) if arguments is not None else None
     if failed is None:
         return None
     index, found, value = failed

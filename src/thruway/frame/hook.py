@@ -1,12 +1,14 @@
 """The frame hook: takes over frames that we do not call ourselves, while a region is active in this thread.
 
-`install(callback)` once; `active()` around a call, or an Entry made with `hooked=True`. At a frame without a matching entry
-the callback is asked: `callback(code, function, locals)` gives an Entry, or None to leave that code alone from now on.
+`install(callback)` once; `active()` around a call, or an Entry made with `hooked=` the number of a region. At a frame without a matching
+entry the callback is asked: `callback(code, function, locals)` gives an Entry; None: leave that code to the entries it has from now on;
+True: leave it alone, and all frames below it; False: ask again.
 """
 
 from __future__ import annotations
 
 import opcode
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FunctionType
@@ -29,6 +31,12 @@ def install(callback: Callback | None) -> None:
     if not _works(core):
         raise CompilerBug("frame", "the frame hook does not replace a frame; it must stay off on this Python")
     core.hook_install(callback, _return_code())
+    if not _fork_handled:
+        _fork_handled.append(True)
+        os.register_at_fork(after_in_child=core.hook_after_fork)
+
+
+_fork_handled: list[bool] = []
 
 
 @contextmanager
@@ -51,24 +59,48 @@ def resume(was: int) -> None:
     native.core().hook_resume(was)
 
 
-def skip(code: CodeType, flag: bool = True) -> None:
-    """Leaves frames of `code` alone."""
-    native.core().hook_skip(code, flag)
+def skip(code: CodeType, flag: bool = True, always: bool = False) -> None:
+    """Leaves frames of `code` alone, until `forget` or for ever; nothing where no frame can be taken over."""
+    if is_available():
+        native.core().hook_skip(code, flag, always)
+
+
+def forget() -> None:
+    """Asks anew about all code but what is skipped always."""
+    if is_available():
+        native.core().hook_forget()
+
+
+def switch_off(flag: bool) -> None:
+    """No frame is taken over in any thread while `flag` is set."""
+    if is_available():
+        native.core().hook_switch_off(flag)
+
+
+def region() -> int:
+    """The innermost region of this thread, as entries were made with it."""
+    found: int = native.core().hook_region()
+    return found
 
 
 class CodeTarget:
-    """Holds the entries of a code object, as a Compiled holds those of its function: a target of `frame.entries.Entries`."""
+    """Holds the entries of a code object for one region, as a Compiled holds those of its function: a target of `frame.entries.Entries`."""
 
-    def __init__(self, code: CodeType):
-        self.code = code
+    def __init__(self, code: CodeType, region: int = 0):
+        self.code, self.region = code, region
 
     @property
     def entries(self) -> tuple[Any, ...]:
-        return native.core().hook_get_entries(self.code)
+        return tuple(each for each in native.core().hook_get_entries(self.code) if self._is_own(each))
 
     @entries.setter
     def entries(self, value: tuple[Any, ...]) -> None:
-        native.core().hook_set_entries(self.code, value)
+        core = native.core()
+        core.hook_set_entries(self.code, (*value, *(each for each in core.hook_get_entries(self.code) if not self._is_own(each))))
+
+    def _is_own(self, entry: Any) -> bool:
+        """Pairs of a guard and a code belong to no region."""
+        return getattr(entry, "below", 0) == self.region
 
 
 def _return_code() -> CodeType:

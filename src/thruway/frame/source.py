@@ -174,6 +174,11 @@ class PlainTensor(_Hashed):
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """The function of the frame itself, where frames are found by their code: another one of the same code may come at the next call."""
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """A value that capture itself keeps for the entry (an interned callable, say): `index` in the entry's constants."""
 
@@ -182,7 +187,7 @@ class Made:
 
 Source = (
     Local | Cell | Global | Builtin | FunctionGlobal | Attr | DictAttr | Item | DictKey | TypeOf | ClosureCell | Default
-    | WeakTarget | MethodSelf | MethodFunction | Viewed | Grad | PlainTensor | Made
+    | WeakTarget | MethodSelf | MethodFunction | Viewed | Grad | PlainTensor | Made | Own
 )
 
 
@@ -194,7 +199,7 @@ def base_of(source: Source) -> Source | None:
         case Attr() | DictAttr() | Item() | DictKey() | TypeOf() | WeakTarget() | MethodSelf() | MethodFunction() | Viewed() | Grad() \
                 | PlainTensor():
             return source.base
-        case Local() | Cell() | Global() | Builtin() | Made():
+        case Local() | Cell() | Global() | Builtin() | Made() | Own():
             return None
         case _:
             raise TypeError(f"not a source: {source!r}")
@@ -244,6 +249,8 @@ def show(source: Source) -> str:
             return f"{show(base)}.as_subclass(torch.Tensor)"
         case Made(index):
             return f"<kept value {index}>"
+        case Own():
+            return "<this function>"
         case _:
             raise TypeError(f"not a source: {source!r}")
 

@@ -51,11 +51,10 @@ static PyObject *call_finish(Entry *entry, PyObject *function, PyObject *const *
         values.items[nlocals + i] = PyTuple_GET_ITEM(closure, i);
     if (count)
         memcpy(values.items + nlocals + cells, PySequence_Fast_ITEMS(outputs), sizeof(PyObject *) * (size_t)count);
-    if (entry->hooked)
-        tw_hook_enter();
+    int before = entry->hooked ? tw_hook_enter(entry->hooked) : 0;
     PyObject *result = PyObject_Vectorcall(entry->finish, values.items, (size_t)(nlocals + cells + count), NULL);
     if (entry->hooked)
-        tw_hook_exit();
+        tw_hook_exit(before);
     close_values(&values);
     return result;
 }
@@ -128,15 +127,26 @@ PyObject *tw_run_entry(Entry *entry, PyObject *function, PyObject *const *locals
     return result;
 }
 
+void tw_tell_failed(Entry *entry, PyObject *error)
+{
+    PyObject *told = entry->failed ? PyObject_CallOneArg(entry->failed, error) : NULL;
+    if (!told && entry->failed && PyErr_ExceptionMatches(PyExc_RecursionError)) /* no room to be told: the next failure will do */
+        PyErr_Clear();
+    else if (!told && entry->failed)
+        PyErr_WriteUnraisable(entry->failed);
+    Py_XDECREF(told);
+}
+
 static PyObject *none_to_null(PyObject *value) { return value == Py_None ? NULL : Py_NewRef(value); }
 
-/* Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=False, failed=None) */
+/* Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=0, failed=None, below=0) */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"guards", "state", "graph", "finish", "single_output", "kept", "hooked", "failed", NULL};
+    static char *names[] = {"guards", "state", "graph", "finish", "single_output", "kept", "hooked", "failed", "below", NULL};
     PyObject *guards, *state, *graph, *finish = Py_None, *kept = NULL, *failed = Py_None;
-    int single = 0, hooked = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!SO|OpOpO", names, &tw_guards_type, &guards, &state, &graph, &finish, &single, &kept, &hooked, &failed))
+    int single = 0, hooked = 0, below = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!SO|OpOiOi", names, &tw_guards_type, &guards, &state, &graph, &finish, &single, &kept, &hooked, &failed,
+                                     &below))
         return NULL;
     if ((size_t)PyBytes_GET_SIZE(state) != sizeof(TorchState))
         return PyErr_Format(PyExc_ValueError, "state is what read_state() gives");
@@ -150,6 +160,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     entry->failed = none_to_null(failed);
     entry->single_output = single;
     entry->hooked = hooked;
+    entry->below = below;
     memcpy(&entry->state, PyBytes_AS_STRING(state), sizeof(TorchState));
     return (PyObject *)entry;
 }
@@ -195,7 +206,8 @@ static PyMemberDef entry_members[] = {
     {"finish", T_OBJECT, offsetof(Entry, finish), READONLY, "callable of the locals, the closure cells and the graph's outputs, or None"},
     {"kept", T_OBJECT, offsetof(Entry, kept), READONLY, "objects that live as long as the entry"},
     {"single_output", T_BOOL, offsetof(Entry, single_output), READONLY, "the graph's only output is the result"},
-    {"hooked", T_BOOL, offsetof(Entry, hooked), READONLY, "the frame hook is on while user code runs"},
+    {"hooked", T_INT, offsetof(Entry, hooked), READONLY, "the region in which the frame hook is on while user code runs, or 0"},
+    {"below", T_INT, offsetof(Entry, below), READONLY, "the region whose frames it answers, on a code object"},
     {"hits", T_LONG, offsetof(Entry, hits), 0, "calls that this entry answered"},
     {NULL, 0, 0, 0, NULL},
 };
@@ -210,7 +222,7 @@ PyTypeObject tw_entry_type = {
     .tp_name = "thruway.native._core.Entry",
     .tp_basicsize = sizeof(Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .tp_doc = "Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=False, failed=None)\n\nWithout graph and finish the original function runs. "
+    .tp_doc = "Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=0, failed=None, below=0)\n\nWithout graph and finish the original function runs. "
               "failed(error) hears of a region that gave up where the function did not fail.",
     .tp_new = entry_new,
     .tp_dealloc = entry_dealloc,
@@ -249,9 +261,9 @@ static PyObject *run_eager(Compiled *self, const Arguments *given, int hooked)
 {
     if (!hooked)
         return PyObject_Vectorcall((PyObject *)self->function, given->args, given->nargsf, given->kwnames);
-    tw_hook_enter();
+    int before = tw_hook_enter(hooked);
     PyObject *result = PyObject_Vectorcall((PyObject *)self->function, given->args, given->nargsf, given->kwnames);
-    tw_hook_exit();
+    tw_hook_exit(before);
     return result;
 }
 
@@ -350,12 +362,8 @@ static PyObject *run_after_failure(Compiled *self, Entry *entry, const Arguments
     PyErr_Fetch(&type, &error, &traceback);
     PyErr_NormalizeException(&type, &error, &traceback);
     PyObject *result = run_eager(self, given, entry->hooked);
-    if (result && entry->failed) {
-        PyObject *told = PyObject_CallOneArg(entry->failed, error);
-        if (!told)
-            PyErr_WriteUnraisable(entry->failed);
-        Py_XDECREF(told);
-    }
+    if (result)
+        tw_tell_failed(entry, error);
     Py_XDECREF(type);
     Py_XDECREF(error);
     Py_XDECREF(traceback);

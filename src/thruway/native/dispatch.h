@@ -10,7 +10,9 @@ typedef struct {
     PyObject *graph, *finish, *kept; /* graph and finish: NULL where there is none */
     PyObject *failed;                /* told of a RegionFailed that the function itself did not share; NULL: nobody is */
     TorchState state;
-    int single_output, hooked;       /* hooked: the frame hook is on while `finish` or the original function runs */
+    int single_output;
+    int hooked;                      /* not 0: the frame hook is on, in that region, while `finish` or the original function runs */
+    int below;                       /* on a code object: the region whose frames it answers */
     long hits;
 } Entry;
 
@@ -24,10 +26,13 @@ int tw_entry_matches(Entry *entry, const TorchState *state, PyObject *function, 
 /* Runs the graph and `finish`; gives up the references in `inputs`. NULL with an exception, RegionFailed among them. */
 PyObject *tw_run_entry(Entry *entry, PyObject *function, PyObject *const *locals, Py_ssize_t nlocals, PyObject **inputs);
 
+/* Tells entry->failed, where there is one, of a region that gave up though the function itself did not fail. */
+void tw_tell_failed(Entry *entry, PyObject *error);
+
 /* hook.c */
 int tw_hook_init(PyObject *module);
-void tw_hook_enter(void);
-void tw_hook_exit(void);
+int tw_hook_enter(int region);   /* gives what tw_hook_exit takes */
+void tw_hook_exit(int region_before);
 int tw_hook_pause(void);         /* hook off in this thread; gives what tw_hook_resume takes */
 void tw_hook_resume(int depth);
 #endif

@@ -338,13 +338,13 @@ def read_state() -> bytes:
 
 
 class Entry:
-    """Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=False, failed=None).
+    """Entry(guards, state, graph, finish=None, single_output=False, kept=(), hooked=0, failed=None, below=0).
 
     Without graph and finish the original function runs. failed(error) hears of a region that gave up where the function did not fail."""
 
-    def __init__(self, guards, state, graph, finish=None, single_output=False, kept=(), hooked=False, failed=None):
+    def __init__(self, guards, state, graph, finish=None, single_output=False, kept=(), hooked=0, failed=None, below=0):
         self.guards, self.state, self.graph, self.finish, self.failed = guards, state, graph, finish, failed
-        self.single_output, self.kept, self.hooked, self.hits = single_output, kept, hooked, 0
+        self.single_output, self.kept, self.hooked, self.below, self.hits = single_output, kept, hooked, below, 0
 
     def _run(self, function: FunctionType, locals: tuple[object, ...], inputs: tuple[object, ...]) -> object:
         outputs = self.graph(*inputs) if self.graph is not None else ()

@@ -15,6 +15,9 @@
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
 #include <internal/pycore_code.h>
+#if PY_VERSION_HEX >= 0x030C0000
+#include <internal/pycore_interp.h>
+#endif
 #undef Py_BUILD_CORE
 
 typedef _PyInterpreterFrame Frame;
@@ -103,6 +106,17 @@ static inline int frame_c_recursion_is_low(PyThreadState *ts)
 #else
     (void)ts;
     return 0;
+#endif
+}
+
+/* A debugger or a coverage tool wants to see each line: such frames run as they are. */
+static inline int is_traced(PyThreadState *ts)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    const uint8_t *tools = ts->interp->monitors.tools;
+    return ((tools[PY_MONITORING_EVENT_PY_START] & ~(1 << PY_MONITORING_SYS_PROFILE_ID)) | tools[PY_MONITORING_EVENT_LINE]) != 0;
+#else
+    return ts->c_tracefunc != NULL;
 #endif
 }
 #endif

@@ -10,6 +10,7 @@
 
 static __thread __attribute__((tls_model("initial-exec"))) int depth; /* > 0: a region is active in this thread */
 static __thread __attribute__((tls_model("initial-exec"))) char *stack_floor;
+static __thread __attribute__((tls_model("initial-exec"))) int region; /* whose frames are being looked at: what was compiled with the same options */
 static int active_threads;
 static Py_ssize_t extra_index = -1;
 static PyObject *callback;
@@ -17,10 +18,19 @@ static PyCodeObject *return_code;
 static int force_call; /* for tests: behave as if the data stack had no room */
 static _PyFrameEvalFunction found_evaluator = _PyEval_EvalFrameDefault;
 static long hits, misses, callbacks, calls_instead;
+static int generation;        /* decisions of an older one do not count */
+static int is_off, is_forked; /* is_off: no frame is taken over, in any thread; is_forked: nor will one ever be */
+
+#define MISSES 64 /* calls in a row after which code whose entries are settled is left alone */
+
+/* What becomes of a code object's frames. SKIP: they run as they are. OFF_BELOW: and the hook is off meanwhile. SETTLED: its entries are
+   tried, nobody is asked for others. OURS: as SKIP, also after hook_forget. */
+typedef enum { ASK, SKIP, OFF_BELOW, SETTLED, OURS } Decision;
 
 typedef struct {
-    int skip;
-    PyObject *entries; /* tuple or NULL */
+    Decision decision;
+    int generation, missed; /* missed: calls in a row that no entry answered */
+    PyObject *entries;      /* tuple or NULL */
 } Extra;
 
 static PyObject *evaluate(PyThreadState *ts, Frame *frame, int throwflag);
@@ -41,6 +51,8 @@ static void find_stack_floor(void)
 
 static void install(void)
 {
+    if (is_forked)
+        return;
     PyInterpreterState *interpreter = PyInterpreterState_Get();
     _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
     found_evaluator = current == evaluate ? _PyEval_EvalFrameDefault : current;
@@ -54,16 +66,20 @@ static void uninstall(void)
         _PyInterpreterState_SetEvalFrameFunc(interpreter, found_evaluator);
 }
 
-void tw_hook_enter(void)
+int tw_hook_enter(int entered)
 {
+    int before = region;
+    region = entered;
     if (UNLIKELY(!stack_floor))
         find_stack_floor();
     if (depth++ == 0 && active_threads++ == 0)
         install();
+    return before;
 }
 
-void tw_hook_exit(void)
+void tw_hook_exit(int before)
 {
+    region = before;
     if (--depth == 0 && --active_threads == 0)
         uninstall();
 }
@@ -105,6 +121,18 @@ static Extra *make_extra(PyCodeObject *code)
         return extra;
     PyMem_Free(extra);
     return PyErr_Occurred() ? NULL : (Extra *)PyErr_NoMemory();
+}
+
+static Decision decision_of(const Extra *extra)
+{
+    return extra->decision == OURS || extra->generation == generation ? extra->decision : ASK;
+}
+
+static void decide(Extra *extra, Decision decision)
+{
+    extra->decision = decision;
+    extra->generation = generation;
+    extra->missed = 0;
 }
 
 static int argument_count(PyCodeObject *code)
@@ -172,9 +200,28 @@ static PyObject *run_replacement(PyThreadState *ts, Frame *frame, PyCodeObject *
 
 enum { NO_MATCH, DONE };
 
+/* The region gave up with the error that is set: the frame itself answers. */
+static PyObject *run_after_failure(PyThreadState *ts, Frame *frame, Entry *entry)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    PyObject *result = _PyEval_EvalFrameDefault(ts, frame, 0);
+    int was = tw_hook_pause();
+    if (result)
+        tw_tell_failed(entry, error);
+    tw_hook_resume(was);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return result;
+}
+
 /* An Entry on a fresh frame: DONE with *result, where the frame has ended. */
 static int try_entry(PyThreadState *ts, Frame *frame, PyCodeObject *code, Entry *entry, const TorchState *state, PyObject **result)
 {
+    if (entry->below != region)
+        return NO_MATCH;
     int count = argument_count(code), was = tw_hook_pause(), matched = 0;
     Py_ssize_t wanted = tw_guards_inputs(entry->guards);
     PyObject *few[64], **inputs = wanted <= 64 ? few : PyMem_Malloc(sizeof(PyObject *) * (size_t)wanted), *value = NULL;
@@ -190,10 +237,12 @@ static int try_entry(PyThreadState *ts, Frame *frame, PyCodeObject *code, Entry 
     tw_hook_resume(was);
     if (!matched)
         return NO_MATCH;
-    int eager = tw_runs_eager(entry) || (!value && PyErr_ExceptionMatches(tw_region_failed));
-    if (eager)
-        PyErr_Clear();
-    *result = eager ? _PyEval_EvalFrameDefault(ts, frame, 0) : frame_finish(ts, frame, value, return_code);
+    if (tw_runs_eager(entry))
+        *result = _PyEval_EvalFrameDefault(ts, frame, 0);
+    else if (!value && PyErr_ExceptionMatches(tw_region_failed))
+        *result = run_after_failure(ts, frame, entry);
+    else
+        *result = frame_finish(ts, frame, value, return_code);
     return DONE;
 }
 
@@ -242,7 +291,24 @@ static PyObject *ask_callback(Frame *frame, PyCodeObject *code)
     return answer;
 }
 
-/* None leaves the frame alone from now on, unless it has entries; an Entry or a code object is used at once. */
+static PyObject *run_without_regions(PyThreadState *ts, Frame *frame)
+{
+    int was = tw_hook_pause();
+    PyObject *result = _PyEval_EvalFrameDefault(ts, frame, 0);
+    tw_hook_resume(was);
+    return result;
+}
+
+/* Settled entries that no call finds any more are not even tried. */
+static void note_miss(Extra *extra)
+{
+    misses++;
+    if (extra && ++extra->missed >= MISSES && decision_of(extra) == SETTLED)
+        decide(extra, SKIP);
+}
+
+/* None: nobody asks again for this code, whose entries stay. True: and the hook is off below its frames. An Entry or a code object is used at
+   once. False: not now. */
 static PyObject *run_answer(PyThreadState *ts, Frame *frame, PyCodeObject *code, PyObject *answer)
 {
     PyObject *result = NULL;
@@ -252,11 +318,11 @@ static PyObject *run_answer(PyThreadState *ts, Frame *frame, PyCodeObject *code,
     if (PyObject_TypeCheck(answer, &tw_entry_type) && tw_read_state(&state) == 0
         && try_entry(ts, frame, code, (Entry *)answer, &state, &result) == DONE)
         return result;
-    Extra *extra = answer == Py_None ? make_extra(code) : NULL;
-    if (extra && !extra->entries)
-        extra->skip = 1;
+    Extra *extra = answer == Py_None || answer == Py_True ? make_extra(code) : NULL;
+    if (extra)
+        decide(extra, answer == Py_True ? OFF_BELOW : extra->entries ? SETTLED : SKIP);
     PyErr_Clear();
-    return _PyEval_EvalFrameDefault(ts, frame, 0);
+    return answer == Py_True ? run_without_regions(ts, frame) : _PyEval_EvalFrameDefault(ts, frame, 0);
 }
 
 static PyObject *__attribute__((noinline)) take_over(PyThreadState *ts, Frame *frame, PyCodeObject *code, Extra *extra)
@@ -271,11 +337,11 @@ static PyObject *__attribute__((noinline)) take_over(PyThreadState *ts, Frame *f
     Py_XDECREF(entries);
     if (done == DONE) {
         hits++;
-    } else if (!callback) {
-        misses++;
+        if (extra)
+            extra->missed = 0;
+    } else if (note_miss(extra), !callback || (extra && decision_of(extra) != ASK)) {
         result = _PyEval_EvalFrameDefault(ts, frame, 0);
     } else {
-        misses++;
         PyObject *answer = ask_callback(frame, code);
         result = answer ? run_answer(ts, frame, code, answer) : frame_finish(ts, frame, NULL, return_code);
         Py_XDECREF(answer);
@@ -297,15 +363,16 @@ static PyObject *__attribute__((noinline)) run_without_hook(PyThreadState *ts, F
 
 static PyObject *evaluate(PyThreadState *ts, Frame *frame, int throwflag)
 {
-    if (LIKELY(depth == 0) || throwflag)
+    if (LIKELY(depth == 0) || throwflag || is_off || is_traced(ts))
         return _PyEval_EvalFrameDefault(ts, frame, throwflag);
     if (UNLIKELY((char *)&ts < stack_floor || frame_c_recursion_is_low(ts)))
         return run_without_hook(ts, frame);
     PyCodeObject *code = frame_code(frame);
     Extra *extra = get_extra(code);
-    if (extra ? extra->skip : callback == NULL)
+    Decision decision = extra ? decision_of(extra) : callback ? ASK : SKIP;
+    if (decision == SKIP || decision == OURS)
         return _PyEval_EvalFrameDefault(ts, frame, 0);
-    return take_over(ts, frame, code, extra);
+    return decision == OFF_BELOW ? run_without_regions(ts, frame) : take_over(ts, frame, code, extra);
 }
 
 /* ---- from Python */
@@ -324,7 +391,7 @@ static PyObject *hook_enter(PyObject *module, PyObject *unused)
 {
     if (!return_code)
         return PyErr_Format(PyExc_RuntimeError, "the frame hook was not installed");
-    tw_hook_enter();
+    tw_hook_enter(region);
     Py_RETURN_NONE;
 }
 
@@ -332,7 +399,7 @@ static PyObject *hook_exit(PyObject *module, PyObject *unused)
 {
     if (depth == 0)
         return PyErr_Format(PyExc_RuntimeError, "the frame hook is not active in this thread");
-    tw_hook_exit();
+    tw_hook_exit(region);
     Py_RETURN_NONE;
 }
 
@@ -374,7 +441,7 @@ static PyObject *hook_set_entries(PyObject *module, PyObject *args)
     Extra *extra = make_extra(code);
     if (!extra)
         return NULL;
-    extra->skip = 0;
+    decide(extra, ASK);
     Py_XSETREF(extra->entries, PyTuple_GET_SIZE(entries) ? Py_NewRef(entries) : NULL);
     Py_RETURN_NONE;
 }
@@ -387,19 +454,48 @@ static PyObject *hook_get_entries(PyObject *module, PyObject *code)
     return extra && extra->entries ? Py_NewRef(extra->entries) : PyTuple_New(0);
 }
 
-/* hook_skip(code, flag): whether its frames are left alone */
+/* hook_skip(code, flag, always): whether its frames are left alone, until hook_forget or for ever */
 static PyObject *hook_skip(PyObject *module, PyObject *args)
 {
     PyCodeObject *code;
-    int flag = 1;
-    if (!PyArg_ParseTuple(args, "O!|p", &PyCode_Type, &code, &flag))
+    int flag = 1, always = 0;
+    if (!PyArg_ParseTuple(args, "O!|pp", &PyCode_Type, &code, &flag, &always))
         return NULL;
     Extra *extra = make_extra(code);
     if (!extra)
         return NULL;
-    extra->skip = flag;
+    decide(extra, !flag ? ASK : always ? OURS : SKIP);
     Py_RETURN_NONE;
 }
+
+static PyObject *hook_forget(PyObject *module, PyObject *unused)
+{
+    generation++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *hook_switch_off(PyObject *module, PyObject *flag)
+{
+    int truth = PyObject_IsTrue(flag);
+    if (truth < 0)
+        return NULL;
+    is_off = truth;
+    Py_RETURN_NONE;
+}
+
+/* A forked child has this thread alone; the region it may stand in ends without frames taken over. */
+static PyObject *hook_after_fork(PyObject *module, PyObject *unused)
+{
+    active_threads = 0;
+    if (depth > 0) {
+        depth = 0;
+        is_forked = 1;
+        uninstall();
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *hook_region(PyObject *module, PyObject *unused) { return PyLong_FromLong(region); }
 
 /* hook_pause(): off in this thread until hook_resume(what it gave) */
 static PyObject *hook_pause(PyObject *module, PyObject *unused) { return PyLong_FromLong(tw_hook_pause()); }
@@ -432,7 +528,11 @@ static PyMethodDef methods[] = {
     {"hook_exit", hook_exit, METH_NOARGS, "Undoes one hook_enter."},
     {"hook_set_entries", hook_set_entries, METH_VARARGS, "hook_set_entries(code, entries)"},
     {"hook_get_entries", hook_get_entries, METH_O, "The tuple that was set."},
-    {"hook_skip", hook_skip, METH_VARARGS, "hook_skip(code, flag=True)"},
+    {"hook_skip", hook_skip, METH_VARARGS, "hook_skip(code, flag=True, always=False)"},
+    {"hook_forget", hook_forget, METH_NOARGS, "Asks anew about all code but what is skipped always."},
+    {"hook_switch_off", hook_switch_off, METH_O, "True: no frame is taken over in any thread, until it is False."},
+    {"hook_after_fork", hook_after_fork, METH_NOARGS, "For the child: no frame is taken over where it was made inside a region."},
+    {"hook_region", hook_region, METH_NOARGS, "The region that this thread stands in: what entries were made with as `hooked`."},
     {"hook_pause", hook_pause, METH_NOARGS, "Switches the hook off in this thread; gives what hook_resume takes."},
     {"hook_resume", hook_resume, METH_O, "Undoes hook_pause."},
     {"hook_force_call", hook_force_call, METH_O, "For tests: never exchange code in place."},
