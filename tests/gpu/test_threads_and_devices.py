@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import pytest
@@ -12,8 +13,9 @@ from runtime.gpu_functions import FUNCTIONS, MODES, assert_close, rows
 import thruway
 from thruway.native import RegionFailed
 from thruway.pipeline import journal
-from thruway.runtime.cuda.cudagraph import ONE_LAUNCH
+from thruway.runtime.cuda.cudagraph import ONE_LAUNCH, OTHERS_MAY_DRAW, Replay
 from thruway.runtime.cuda.launch import CudaProgram
+from thruway.runtime.cuda.recording import is_alone
 
 pytestmark = pytest.mark.gpu
 
@@ -44,6 +46,44 @@ def test_other_threads_may_wait_and_draw_while_a_step_is_recorded():
         for each in threads:
             each.join()
     assert not errors, errors
+
+
+def test_a_step_that_draws_is_recorded_when_no_other_thread_may_draw():
+    x, errors, done = rows(64, 64), [], threading.Event()
+    compiled = thruway.compile(lambda x: (F.dropout(x @ x, 0.5, True) @ x).relu() @ x, mode="reduce-overhead")
+
+    def draw():
+        try:
+            while not done.is_set():
+                torch.rand(3, device="cuda")
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    try:
+        with torch.no_grad():
+            for _ in range(300):
+                compiled(x)
+    finally:
+        done.set()
+        thread.join()
+    assert not errors, errors
+    notes = [event.detail for event in journal.of_kind("cuda_graph_refused")]
+    assert notes == [OTHERS_MAY_DRAW]
+    with torch.no_grad():
+        for seed in range(6):
+            torch.manual_seed(seed)
+            got = compiled(x)
+            torch.manual_seed(seed)
+            assert_close(got, (F.dropout(x @ x, 0.5, True) @ x).relu() @ x)
+    assert [event.detail for event in journal.of_kind("cuda_graph_refused")] == notes
+    assert recordings() > 0 or not is_alone()                # the test runner may have threads of its own
+
+
+def recordings() -> int:
+    """Of all steps that are alive."""
+    return sum(len(each.table.recordings) for each in gc.get_objects() if isinstance(each, Replay))
 
 
 def test_a_thread_that_is_new_to_the_libraries_answers_before_it_records():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from thruway.runtime.cuda.recording import _Waits
+from thruway.artifact.workers import THREADS
+from thruway.runtime.cuda.recording import _Waits, is_alone
 
 
 @pytest.fixture
@@ -73,3 +75,21 @@ def test_one_thread_records_at_a_time_and_an_error_lets_the_next_one_in(waits):
     for each in threads:
         each.join(5)
     assert most == [1] * 8 and waits.recorder is None
+
+
+def test_who_is_alone():
+    """Threads that compile for us do not count."""
+    stop, before = threading.Event(), is_alone()
+    with ThreadPoolExecutor(1, thread_name_prefix=THREADS) as pool:
+        pool.submit(lambda: None).result()
+        assert is_alone() == before
+    others = [threading.Thread(target=stop.wait, args=(5,)) for _ in range(2)]
+    for each in others:
+        each.start()
+    try:
+        assert not is_alone()
+    finally:
+        stop.set()
+        for each in others:
+            each.join()
+    assert is_alone() == before

@@ -21,6 +21,7 @@ from thruway.artifact.toolchain import Toolchain
 from thruway.core.errors import CompilerBug
 
 _TIMEOUT_SECONDS = 600
+THREADS = "thruway-compile"                  # how the names of its threads begin
 Note = Callable[[str, str], None]            # kind ("cache_hit", "cache_miss") and detail, for the journal
 
 
@@ -64,7 +65,7 @@ class Workers:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._running: dict[str, Future[Path]] = {}
-        self._threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="thruway-compile")
+        self._threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix=THREADS)
 
     def _find_or_compile(self, key: Key, source: str) -> Future[Path]:
         stored = self.store.get_path(key)

@@ -18,13 +18,14 @@ import torch
 
 from thruway.core.launch import Call
 from thruway.runtime.cuda.launch import ALIGNMENT, CudaProgram, dense, tags
-from thruway.runtime.cuda.recording import Recorded, record, recover, watch
+from thruway.runtime.cuda.recording import Recorded, is_alone, record, recover, watch
 from thruway.runtime.lifetime import uses
 
 RECORDINGS = 8             # per program: a step whose weights keep moving is not worth recording
 WARM_RUNS = 2
 ATTEMPTS = 3                # another thread may spoil a recording, for instance by waiting for the whole device inside a library
 ONE_LAUNCH = "one launch is as quick by itself"
+OTHERS_MAY_DRAW = "it draws random numbers, which other threads could not do while it is recorded: it waits until none run"
 MICROSECONDS_PER_LAUNCH = 4.0
 COPY_MICROSECONDS, COPIED_BYTES_PER_MICROSECOND = 4.0, 2.0e6
 _Made = TypeVar("_Made")
@@ -117,6 +118,7 @@ class Replay:
         self.last: dict[int, int] = {}
         self.refused = False
         self.output_bytes = 0
+        self.told: set[str] = set()
         self.deciding = threading.RLock()
         self.ran = threading.local()             # whether this thread has run the program itself: the libraries it calls are then ready
 
@@ -167,6 +169,9 @@ class Replay:
             self.note("cuda_graph_refused", reason)
 
     def _record(self, inputs: Sequence[torch.Tensor]) -> _Recording | None:
+        if self.program.draws and not is_alone():
+            self.note_once("cuda_graph_refused", OTHERS_MAY_DRAW)
+            return None
         before = self.moving
         self._see_moves(inputs)
         if self.moving is not before:
@@ -185,6 +190,11 @@ class Replay:
         if self.recorded > RECORDINGS:
             self.note("cuda_graph_refused", f"weights or written tensors moved {RECORDINGS} times")
         return recording
+
+    def note_once(self, kind: str, text: str) -> None:
+        if text not in self.told:
+            self.told.add(text)
+            self.note(kind, text)
 
     def _failed(self, error: Exception) -> None:
         self.failed += 1

@@ -4,7 +4,7 @@ Three things that another thread may do at any time would spoil a recording, or 
 - `torch.cuda.synchronize()` waits for every stream, which is forbidden while one records: it raises there and ends the recording. So it waits
   for the recording first, which takes milliseconds, and a recording begins when nobody waits.
 - Drawing random numbers is refused by a generator that is being recorded, and torch's own recording takes hold of the default one. Work that
-  draws none is recorded through the driver, and no generator hears of it.
+  draws none is recorded through the driver, and no generator hears of it. Work that draws should be recorded by who `is_alone`.
 - Collecting garbage may free a graph or an event. Nothing is collected meanwhile.
 A library's first use by a thread cannot be recorded either: who records has to have run the same work before.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from typing import Protocol, TypeVar
 
 import torch
 
+from thruway.artifact.workers import THREADS
 from thruway.runtime.cuda.driver import Driver, driver
 
 _THREAD_LOCAL = 1                 # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
@@ -146,6 +148,12 @@ def _record_by_driver(run: Callable[[], _Made], stream: torch.cuda.Stream, pool:
         raise
     torch._C._cuda_endAllocateToPool(device, pool)
     return _DriverGraph(handle, device, pool), made
+
+
+def is_alone() -> bool:
+    """Whether no other thread is in Python code, which might draw. Those that compile for us draw nothing."""
+    compiling = {each.ident for each in threading.enumerate() if each.name.startswith(THREADS)}
+    return len(sys._current_frames().keys() - compiling) == 1
 
 
 def recover(device: torch.device) -> None:
