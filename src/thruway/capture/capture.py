@@ -26,7 +26,7 @@ from thruway.capture.resume import DRAWN, Break, emit_break
 from thruway.capture.selectable import note_operator, refuse_older_writes
 from thruway.capture.state import Frame, Input, Namespace, State
 from thruway.capture.values.answers import guard_cells_apart
-from thruway.capture.values.base import SizeValue, TensorValue
+from thruway.capture.values.base import ArrayValue, SizeValue, TensorValue
 from thruway.capture.wrap import cell_value, wrap
 from thruway.core.errors import BreakReason, FullGraphError, Unsupported
 from thruway.core.settings import Settings
@@ -235,6 +235,8 @@ def _guard_facts(state: State) -> None:
 def _captured(state: State, function: types.FunctionType, modes: GlobalState, finish: Any, outputs: list, single: bool,
               reasons: tuple[BreakReason, ...]) -> Captured:
     graph = state.graph
+    if any(id(root) in state.written for root in state.array_roots):
+        raise unsupported(state, "TW106", "the memory of an array found outside")
     graph.output(tuple(outputs))
     for node in state.facts.used:
         node.meta["opaque"] = True
@@ -256,6 +258,8 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
 
 def _graph_input(state: State, one: Input) -> GraphInput:
     value = one.value
+    if isinstance(value, ArrayValue):
+        return GraphInput(one.node.name, value.source, object)
     if isinstance(value, SizeValue):
         is_data = isinstance(value.size.node, FloatNode)
         return GraphInput(one.node.name, value.source, bare(value.size) if not is_data else int if isinstance(value.size, torch.SymInt) else float)

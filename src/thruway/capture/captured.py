@@ -18,12 +18,13 @@ from thruway.shapes.symbolic import Facts
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One placeholder of the graph, in order: a tensor, an integer where `meta` is a size, or a float where it is `float`.
+    """One placeholder of the graph, in order: a tensor, an integer where `meta` is a size, a float where it is `float`, or
+    an array of numpy's where it is `object`.
     `weight`: reached through a module's parameters or buffers and not written."""
 
     name: str
     source: Source
-    meta: TensorMeta | SizeLike | type[float]
+    meta: TensorMeta | SizeLike | type
     weight: bool = False
 
 

@@ -23,10 +23,10 @@ from thruway.bytecode.resume import free_cells, leading_parameter, plain_paramet
 from thruway.capture.breaks import unsupported
 from thruway.capture.effects import Build, Step, Write
 from thruway.capture.state import Namespace, State
-from thruway.capture.tensors import tensor_node
+from thruway.capture.tensors import array_node, tensor_node
 from thruway.capture.values.base import (
-    NULL, RAISED_BARE, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
-    SizeValue, SliceValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
+    NULL, RAISED_BARE, ArrayValue, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, InstanceDict, ListValue, MethodValue,
+    ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.effect import expose
 from thruway.capture.values.iterate import CountedIterator, DictIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
@@ -155,6 +155,9 @@ class Emitter:
 
     def tensor(self, value: TensorValue) -> str:
         return self.output(tensor_node(self.state, value))
+
+    def array(self, value: ArrayValue) -> str:
+        return self.output(array_node(self.state, value))
 
     def output(self, node: torch.fx.Node) -> str:
         name = self.output_names.get(node)
@@ -301,7 +304,8 @@ def raw_item(base: Any, key: Any) -> Any:
 
 
 EXPRESSIONS: dict[type, Callable[[Emitter, Any], str]] = {
-    TensorValue: Emitter.tensor, SizeValue: Emitter.size, Constant: Emitter.constant_value, TupleValue: Emitter.tuple, MethodValue: Emitter.method,
+    TensorValue: Emitter.tensor, ArrayValue: Emitter.array,
+    SizeValue: Emitter.size, Constant: Emitter.constant_value, TupleValue: Emitter.tuple, MethodValue: Emitter.method,
     PartialValue: Emitter.partial, SliceValue: Emitter.slice, ViewValue: Emitter.view, CellValue: Emitter.cell,
 }
 

@@ -186,6 +186,7 @@ class State:
     counted: dict[int, int] = field(default_factory=dict)     # trace of such a tensor → how far from what its round started with
     links: list[Any] = field(default_factory=list)        # tensors that are one in eager, on one side of a branch
     strict: list[bool] = field(default_factory=list)      # error_on_graph_break blocks entered here, and whether each is on
+    array_roots: list[Any] = field(default_factory=list)  # traces of tensors that lie in arrays found outside
     overrides: bool = False                               # whether an object with `__torch_function__` or a function mode was met
     overriding: list[Any] = field(default_factory=list)   # function modes, and what switches `__torch_function__` off, entered here and not left
     is_function_off: bool = False                         # `__torch_function__` of arguments is off around the call

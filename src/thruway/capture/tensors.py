@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 import torch.nn.functional
 from torch.utils._device import _device_constructors
@@ -17,7 +18,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.eager_errors import eager_error
 from thruway.capture.state import Input, State
 from thruway.capture.values.base import (
-    Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
+    ArrayValue, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.constants import from_python, make_tuple, specialize
 from thruway.capture.values.errors import raise_real
@@ -342,7 +343,7 @@ def to_trace(value: Value) -> Any:
         case Constant():
             if isinstance(value.value, types.FunctionType | types.ModuleType):
                 raise NotTensorArguments
-            return value.value
+            return value.value.item() if isinstance(value.value, numpy.generic) else value.value
         case SizeValue():
             return value.size if type(value.size) is not torch.SymBool else value.size.node.fix()
         case TupleValue():
@@ -370,6 +371,8 @@ def to_node(state: State, value: Value) -> Any:
         case TensorValue():
             return tensor_node(state, value)
         case Constant():
+            if isinstance(value.value, numpy.generic):
+                return value.value.item()
             return DTYPES[value.value] if type(value.value) is type and value.value in DTYPES else value.value
         case SizeValue():
             return size_node(state, value)
@@ -398,7 +401,15 @@ def tensor_node(state: State, value: TensorValue) -> torch.fx.Node:
     return value.node
 
 
-def _input_node(state: State, value: TensorValue | SizeValue) -> torch.fx.Node:
+def array_node(state: State, value: ArrayValue) -> torch.fx.Node:
+    """The array's node; one found outside becomes an input when it is first used."""
+    if value.node is None:
+        value.node = _input_node(state, value)
+        value.node.meta["example_value"] = None
+    return value.node
+
+
+def _input_node(state: State, value: TensorValue | SizeValue | ArrayValue) -> torch.fx.Node:
     last = state.inputs[-1].node if state.inputs else state.graph._root
     with state.graph.inserting_after(last):
         node = state.graph.create_node("placeholder", _input_name(state, value))
@@ -407,7 +418,7 @@ def _input_node(state: State, value: TensorValue | SizeValue) -> torch.fx.Node:
     return node
 
 
-def _input_name(state: State, value: TensorValue) -> str:
+def _input_name(state: State, value: Value) -> str:
     text = show(value.source).replace("._modules[", ".").replace("._parameters[", ".").replace("._buffers[", ".")
     return "".join(c if c.isalnum() else "_" for c in text.replace("__dict__", "")).strip("_").lower() or "input"
 

@@ -17,13 +17,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy
 import torch
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Namespace, State
+from thruway.capture.values.arrays import Memory
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, CellValue, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue, PartialValue,
-    SetValue, SizeValue, TensorValue, TupleValue, UnreadList, Value, VIEW_TYPES, ViewValue,
+    FALSE, NONE, TRUE, ArrayValue, CellValue, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue,
+    ObjectValue, PartialValue, SetValue, SizeValue, TensorValue, TupleValue, UnreadList, Value, VIEW_TYPES, ViewValue,
 )
 from thruway.capture.values.overriding import FunctionsAsk, overrides
 from thruway.core.marks import ORIGINAL, STATIC, is_compiled_type, original_of
@@ -48,6 +50,7 @@ BY_IDENTITY = (
     operator.attrgetter, operator.methodcaller, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops, types.CodeType,
     types.GenericAlias, types.UnionType, types.EllipsisType, types.NotImplementedType, functools._lru_cache_wrapper, property, staticmethod,
     classmethod, torch.finfo, torch.iinfo, types.MappingProxyType,
+    numpy.dtype, numpy.ufunc, type(numpy.sum), numpy.finfo, numpy.iinfo,
 )
 
 
@@ -123,6 +126,8 @@ def _maker_for(cls: type) -> Callable[..., Value]:
         return _wrap_tensor_subclass
     if issubclass(cls, BY_IDENTITY):
         return _wrap_identity
+    if issubclass(cls, numpy.number | numpy.bool_):
+        return _wrap_array
     if issubclass(cls, tuple) and (hasattr(cls, "_make") and cls.__base__ is tuple or cls.__module__.startswith("torch.return_types")):
         return _wrap_tuple
     return _wrap_object
@@ -235,6 +240,25 @@ def _computes_plainly(cls: type) -> bool:
 
 
 MAKES = frozenset("__module__ __doc__ __dict__ __weakref__ __new__ __init__ __torch_function__".split())
+
+
+def _wrap_array(state: State, obj: Any, source: Source, guarded: bool) -> Value:
+    """An array or scalar of numpy's. What it looks like is guarded when it is first wanted."""
+    state.guard("type", source, type(obj))
+    value = ArrayValue(None, Memory(is_own=False), None, source, type(obj))
+    value.find = functools.partial(_find_array, state, obj, source)
+    return value
+
+
+def _find_array(state: State, obj: Any, source: Source) -> Any:
+    if obj.dtype.kind not in "biufc" or not obj.dtype.isnative:
+        raise unsupported(state, "TW101", f"numpy with elements of {obj.dtype}")
+    if isinstance(obj, numpy.ndarray):
+        state.guard("identity", Attr(source, "dtype"), obj.dtype)
+        state.guard("equal", Attr(source, "shape"), obj.shape)
+        state.guard("equal", Attr(source, "strides"), obj.strides)
+        state.guard("equal", Attr(Attr(source, "flags"), "writeable"), obj.flags.writeable)
+    return obj
 
 
 def _wrap_list(state: State, obj: list, source: Source, guarded: bool) -> Value:
@@ -382,7 +406,7 @@ STORAGE: dict[type, Callable[[State, Any, Source], Value]] = {
 
 WRAPPERS: dict[type, Callable[..., Value]] = {
     torch.Tensor: _wrap_tensor, torch.nn.Parameter: _wrap_tensor, torch.nn.Buffer: _wrap_tensor,
-    list: _wrap_list, collections.deque: _wrap_list, tuple: _wrap_tuple,
+    numpy.ndarray: _wrap_array, list: _wrap_list, collections.deque: _wrap_list, tuple: _wrap_tuple,
     dict: _wrap_dict, collections.OrderedDict: _wrap_dict, collections.defaultdict: _wrap_dict,
     set: _wrap_set, frozenset: _wrap_set, **{view: _wrap_view for views in VIEW_TYPES.values() for view in views.values()},
     types.FunctionType: _wrap_function, types.MethodType: _wrap_method, functools.partial: _wrap_partial,

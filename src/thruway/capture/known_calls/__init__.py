@@ -7,11 +7,11 @@ from typing import Any
 
 from thruway.capture.known_calls import (
     autograd_function, builtin_functions, builtin_types, caches, containers, control, copies, float_functions, functional_call, iterators, library,
-    normalization, ordering, output, reflection, rounding, standard_functions, tensor_truths, torch_functions, torch_modes, torch_state,
-    torch_tensors, transforms, weak_references,
+    normalization, numpy_calls, ordering, output, reflection, rounding, standard_functions, tensor_truths, torch_functions, torch_modes,
+    torch_state, torch_tensors, transforms, weak_references,
 )
 
 TABLES = (autograd_function, builtin_functions, builtin_types, caches, containers, control, copies, float_functions, functional_call, iterators,
           library, normalization, ordering, output, reflection, rounding, standard_functions, tensor_truths, torch_functions, torch_modes, torch_state,
-          torch_tensors, transforms, weak_references)
+          torch_tensors, numpy_calls, transforms, weak_references)
 KNOWN: dict[Any, Callable[..., Any]] = {target: handler for table in TABLES for target, handler in table.ROWS.items()}

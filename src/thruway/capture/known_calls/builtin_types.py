@@ -7,6 +7,7 @@ import functools
 import inspect
 import types
 
+import numpy
 import torch
 
 from thruway.capture.breaks import unsupported
@@ -16,8 +17,9 @@ from thruway.capture.opcodes.stack import cell_content
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.tensors import call_torch
 from thruway.capture.values.attribute import bind
+from thruway.capture.values.arrays import number_in_array
 from thruway.capture.values.base import (
-    NONE, CellValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, SuperValue,
+    ArrayValue, NONE, CellValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, SuperValue,
     TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call, call_pure, construct_plain
@@ -130,6 +132,8 @@ def number(cls: type, slot: str):
                 return item(state, [call_torch(state, torch.Tensor.to, [value, Constant(torch.float64)], {})], {})
             case TensorValue():
                 raise unsupported(state, "TW103", f"{cls.__name__}() of a tensor")
+            case ArrayValue() if issubclass(value.cls, numpy.floating if cls is float else numpy.integer) and cls is not complex:
+                return number_in_array(state, value, cls.__name__)
             case SizeValue():
                 part = part_of_size(state, value) if cls is int else None
                 return size_operation(state, NUMBERS[cls], value) if part is None else from_python(state, symint(trunc_of(*part), state.facts))

@@ -12,8 +12,9 @@ import torch
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State, UserRaise, Written, immutable
+from thruway.capture.values.arrays import array_attribute
 from thruway.capture.values.base import (
-    FALSE, NONE, RAISED_BARE, TRUE, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue,
+    FALSE, NONE, RAISED_BARE, TRUE, ArrayValue, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue,
     PartialValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call, run_inline
@@ -492,8 +493,14 @@ def _read_compiled(state: State, value: CompiledValue, name: str) -> Result:
     return get_attribute(state, value.original, name)
 
 
+def _read_array(state: State, value: ArrayValue, name: str) -> Result:
+    found = array_attribute(state, value, name)
+    return _read_builtin_instance(state, value, name) if found is None else found
+
+
 READERS: dict[type, Callable[[State, Any, str], Result]] = {
-    Constant: _read_constant, ObjectValue: _read_object, TensorValue: tensor_attribute, SuperValue: _read_super, CompiledValue: _read_compiled,
+    Constant: _read_constant, ArrayValue: _read_array, ObjectValue: _read_object,
+    TensorValue: tensor_attribute, SuperValue: _read_super, CompiledValue: _read_compiled,
     FunctionValue: _read_function, MethodValue: _read_method, PartialValue: _read_partial, SliceValue: _read_slice, TupleValue: _read_tuple,
 }
 

@@ -87,6 +87,29 @@ class TensorValue(Value):
         return f"TensorValue({self.node or self.source})"
 
 
+class ArrayValue(Value):
+    """A numpy array, or a scalar of numpy's that only the run knows, which `node` gives. `example` has its type, dtype, shape and strides; where
+    `memory.is_known` also its elements. Of one found outside, `find` guards these when they are first wanted."""
+
+    __slots__ = ("found", "find", "memory", "node", "cls")
+
+    def __init__(self, example: Any, memory: Any, node: Any = None, source: Source | None = None, cls: type | None = None):
+        super().__init__(source)
+        self.exposed = False
+        self.found, self.memory, self.node = example, memory, node
+        self.cls: type = cls or type(example)
+        self.find: Callable[[], Any] | None = None
+
+    @property
+    def example(self) -> Any:
+        if self.found is None:
+            self.found = self.find()
+        return self.found
+
+    def __repr__(self) -> str:
+        return f"ArrayValue({self.node or self.source})"
+
+
 class SizeValue(Value):
     """An integer that depends on symbolic sizes: a torch.SymInt. `tensors.size_node` computes it in the graph."""
 

@@ -7,14 +7,16 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
+from thruway.capture.values.arrays import beside_tensor, operate, write_array
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    NOT_IMPLEMENTED, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
+    NOT_IMPLEMENTED, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python, specialize
@@ -58,6 +60,13 @@ def binary(state: State, symbol: str, left: Value, right: Value) -> Result:
         return answer
     if isinstance(left, Constant) and isinstance(right, Constant):
         return _on_constants(state, function, left, right)
+    if isinstance(left, TensorValue):
+        right = beside_tensor(state, right)
+    if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+        if in_place and isinstance(left, ArrayValue) and issubclass(left.cls, numpy.ndarray):
+            write_array(state, IN_PLACE[symbol], left, right)
+            return left
+        return operate(state, function, left, right)
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         target = IN_PLACE[symbol] if in_place and isinstance(left, TensorValue) else function
         result = call_torch(state, target, [left, right], {})
@@ -285,6 +294,8 @@ def unary(state: State, symbol: str, value: Value) -> Result:
                 raise_real(state, error)
         case TensorValue():
             return call_torch(state, function, [value], {})
+        case ArrayValue():
+            return operate(state, function, value)
         case SizeValue():
             return size_operation(state, function, value)
         case ObjectValue():

@@ -11,9 +11,10 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.links import may_be_one
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
+from thruway.capture.values.arrays import beside_tensor, operate
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    FALSE, TRUE, Constant, DictValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
+    FALSE, TRUE, ArrayValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
     ViewValue,
 )
 from thruway.capture.values.binary import is_set_like, set_items
@@ -50,6 +51,10 @@ def compare(state: State, symbol: str, left: Value, right: Value) -> Value | Inl
         return answer
     if isinstance(left, Constant) and isinstance(right, Constant):
         return _on_constants(state, function, left.value, right.value)
+    if isinstance(left, TensorValue):
+        right = beside_tensor(state, right)
+    if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+        return operate(state, function, left, right)
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         result = call_torch(state, function, [left, right], {})
         if result is not None:
@@ -116,6 +121,8 @@ def equal(state: State, left: Value, right: Value) -> bool:
             return set(set_items(state, left)) == set(set_items(state, right))
         case MethodValue(), MethodValue():
             return identical(state, left.owner, right.owner) and equal(state, left.function, right.function)
+        case (ArrayValue(), _) | (_, ArrayValue()):
+            raise unsupported(state, "TW103", "the equality of arrays")
         case (Constant() | SizeValue() | ObjectValue() | TensorValue(), Constant() | SizeValue() | ObjectValue() | TensorValue()):
             return truth(state, run_inline(state, compare(state, "==", left, right)))
         case (ObjectValue(), _) | (_, ObjectValue()):
@@ -176,8 +183,8 @@ def contains(state: State, container: Value, item: Value) -> bool:
             return read_key(state, container.mapping, key_of(state, item)) is not None
         case ObjectValue():
             return _object_contains(state, container, item)
-        case TensorValue():
-            raise unsupported(state, "TW103", "membership in a tensor")
+        case TensorValue() | ArrayValue():
+            raise unsupported(state, "TW103", "membership in a tensor or an array")
         case _:
             return any(equal(state, one, item) for one in items_of(state, container))
 

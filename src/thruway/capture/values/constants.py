@@ -10,7 +10,7 @@ import torch
 
 from thruway.capture.state import State
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, SliceValue, TupleValue, Value, ViewValue,
+    FALSE, NONE, TRUE, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, SliceValue, TupleValue, Value, ViewValue,
 )
 
 
@@ -40,6 +40,8 @@ def as_python(state: State, value: Value) -> Any:
             return getattr(as_python(state, value.mapping), value.kind)()
         case ObjectValue(storage=Constant()):
             return value.storage.value
+        case ArrayValue() if value.memory.is_known:
+            return value.example
         case _:
             raise NotConstant
 

@@ -6,7 +6,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.effects import Build, Write
 from thruway.capture.state import State
 from thruway.capture.values.base import (
-    NULL, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue,
+    NULL, ArrayValue, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue,
     SetValue, SizeValue, SliceValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
 )
 
@@ -21,7 +21,7 @@ def record(state: State, operation: str, *operands: object) -> None:
 
 def expose(state: State, value: Value, inside: tuple[Value, ...] = ()) -> None:
     """Makes sure that `value` exists when the next step runs. An object that contains itself is created empty first."""
-    if value.exposed or isinstance(value, (Constant, TensorValue, SizeValue)):
+    if value.exposed or isinstance(value, (Constant, TensorValue, SizeValue, ArrayValue)):
         return
     if value in inside:
         _cut(state, value, inside[inside.index(value):])

@@ -14,9 +14,10 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import State, UserRaise
 from thruway.capture.tensors import call_torch, to_trace
 from thruway.capture.values.answers import guard_order
+from thruway.capture.values.arrays import array_items
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    Constant, DictValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
+    ArrayValue, Constant, DictValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
     ViewValue,
 )
 from thruway.capture.values.call import call, run_inline
@@ -235,6 +236,8 @@ def iterator_of(state: State, value: Value) -> Value:
             return _constant_iterator(state, value)
         case TensorValue():
             return ListIterator(TupleValue(tuple(tensor_items(state, value))))
+        case ArrayValue():
+            return ListIterator(TupleValue(tuple(array_items(state, value))))
         case ObjectValue():
             return _object_iterator(state, value)
         case _:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
-from thruway.capture.values.base import Constant, FunctionValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value
+from thruway.capture.values.base import ArrayValue, Constant, FunctionValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.constants import specialize
 
@@ -30,6 +32,8 @@ def key_of(state: State, value: Value) -> Any:
             return value
         case MethodValue():
             return MethodKey(key_of(state, value.function), key_of(state, value.owner))
+        case ArrayValue() if issubclass(value.cls, numpy.generic):
+            raise unsupported(state, "TW114", value.cls.__name__)
         case ObjectValue():
             return _object_key(state, value)
         case _:

@@ -9,8 +9,9 @@ import torch
 
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
+from thruway.capture.values.arrays import array_length
 from thruway.capture.values.attribute import bind
-from thruway.capture.values.base import Constant, DictValue, ListValue, ObjectValue, SetValue, TensorValue, TupleValue, Value, ViewValue
+from thruway.capture.values.base import ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, TensorValue, TupleValue, Value, ViewValue
 from thruway.capture.values.call import call, call_pure
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mapping import complete
@@ -31,6 +32,8 @@ def length_of(state: State, value: Value) -> Value | Inline:
             return _dict_length(state, value.mapping)
         case TensorValue():
             return _tensor_length(state, value)
+        case ArrayValue():
+            return array_length(state, value)
         case Constant():
             return call_pure(state, len, [value], {})
         case ObjectValue():

@@ -11,9 +11,10 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import NotTensorArguments, add_node, call_torch, run_trace, to_trace
+from thruway.capture.values.arrays import array_item, write_array
 from thruway.capture.values.attribute import bind, class_attribute_source
 from thruway.capture.values.base import (
-    NONE, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
+    NONE, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python, specialize
@@ -37,6 +38,8 @@ def get_item(state: State, value: Value, key: Value) -> Result:
     match value:
         case TensorValue():
             return _tensor_item(state, value, key)
+        case ArrayValue():
+            return array_item(state, value, key)
         case ListValue() | TupleValue():
             return sequence_item(state, value, key)
         case DictValue():
@@ -166,6 +169,8 @@ def set_item(state: State, value: Value, key: Value, new: Value) -> Result | Non
     match value:
         case TensorValue():
             return _set_tensor_item(state, value, key, new)
+        case ArrayValue():
+            return write_array(state, operator.setitem, value, key, new)
         case ListValue():
             return _set_list_item(state, value, key, new)
         case DictValue():

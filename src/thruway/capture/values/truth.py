@@ -6,9 +6,10 @@ import types
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
+from thruway.capture.values.arrays import array_truth
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
+    ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.errors import raise_error
@@ -33,6 +34,8 @@ def truth(state: State, value: Value) -> bool:
             if (found := known_number(value.trace)) is None:
                 raise unsupported(state, "TW103", "the truth of a tensor")
             return bool(found)
+        case ArrayValue():
+            return array_truth(state, value)
         case ObjectValue():
             return _object_truth(state, value)
         case ViewValue():

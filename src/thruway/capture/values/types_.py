@@ -14,8 +14,8 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.answers import guard_registrations
 from thruway.capture.values.base import (
-    CellValue, CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue,
-    SizeValue, SliceValue, SuperValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
+    ArrayValue, CellValue, CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue,
+    ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
 )
 
 FIXED: dict[type, type] = {
@@ -32,6 +32,8 @@ def python_type(value: Value) -> type:
             return type(value.value)
         case ObjectValue():
             return value.cls.value
+        case ArrayValue():
+            return value.cls
         case TensorValue():
             return torch.Tensor if value.real is None else type(value.real)
         case ListValue() | TupleValue() | DictValue() | SetValue() | CompiledValue() | ViewValue():

@@ -90,7 +90,7 @@ class Walk:
 
     def _parts(self, eager: Any, ours: Any, place: str) -> Difference | None:
         if isinstance(eager, numpy.ndarray):
-            same = eager.shape == ours.shape and eager.dtype == ours.dtype and numpy.allclose(eager, ours, rtol=NUMBERS, equal_nan=True)
+            same = eager.shape == ours.shape and eager.dtype == ours.dtype and _same_elements(eager, ours)
             return None if same else Difference(place, f"eager gives {_short(eager)}, compiled code {_short(ours)}")
         left, right = list(_parts(eager)), list(_parts(ours))
         if [name for name, _ in left] != [name for name, _ in right]:
@@ -252,6 +252,10 @@ def _plain(value: Any) -> Any:
 
 def _outline(parts: list[tuple[str, Any]]) -> str:
     return _clipped(f"{len(parts)} parts {', '.join(name for name, _ in parts)}")
+
+
+def _same_elements(eager: numpy.ndarray, ours: numpy.ndarray) -> bool:
+    return numpy.allclose(eager, ours, rtol=NUMBERS, equal_nan=True) if eager.dtype.kind in "biufc" else numpy.array_equal(eager, ours)
 
 
 def _short(value: Any) -> str:
