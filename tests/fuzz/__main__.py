@@ -19,25 +19,28 @@ import torch
 
 from .compare import Difference, difference, load, run
 from .shrink import shrink
+from .tensors import write_tensor_program
 from .write import write_program
 
 FOLDER = Path(__file__).parent / "regressions"
 LIMIT = 20                          # seconds for one program
-COMPILED_EVERY = 50                 # one program in so many runs through the whole compiler
+COMPILED_EVERY = {"language": 50, "tensors": 2}         # one program in so many runs through the whole compiler
+WRITERS = {"language": write_program, "tensors": write_tensor_program}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--backend", default="", help="eager, thruway, or empty: eager and every fiftieth program thruway")
+    parser.add_argument("--kind", choices=WRITERS, default="language", help="programs of Python around tensors, or of tensor operators")
+    parser.add_argument("--backend", default="", help="eager, thruway, or empty: eager and some programs thruway")
     parser.add_argument("--seconds", type=float, default=0, help="stop after so long")
     parser.add_argument("--show", action="store_true", help="print the program of --seed and stop")
     parser.add_argument("--no-shrink", action="store_true", help="only name the seeds that differ")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.show:
-        print(write_program(options.seed))
+        print(WRITERS[options.kind](options.seed))
     elif options.child:
         _work(options)
     else:
@@ -49,7 +52,7 @@ def _watch(options: argparse.Namespace) -> int:
     at, end, failed, start = options.seed, options.seed + options.count, 0, time.monotonic()
     while at < end and not (options.seconds and time.monotonic() - start > options.seconds):
         left = options.seconds - (time.monotonic() - start) if options.seconds else 0
-        command = [sys.executable, "-m", "tests.fuzz", "--child", "--seed", str(at), "--count", str(end - at), "--seconds", str(left), "--backend", options.backend]
+        command = [sys.executable, "-m", "tests.fuzz", "--child", "--seed", str(at), "--count", str(end - at), "--seconds", str(left), "--backend", options.backend, "--kind", options.kind]
         child = subprocess.Popen(command + ["--no-shrink"] * options.no_shrink, stdout=subprocess.PIPE, text=True, env=os.environ | {"THRUWAY_BREAK_NOTICE": "0"})
         for line in child.stdout:
             if line.startswith("at "):
@@ -74,13 +77,13 @@ def _work(options: argparse.Namespace) -> None:
         print(f"at {seed}", flush=True)
         if options.seconds and time.monotonic() - start > options.seconds:
             break
-        backend = options.backend or ("thruway" if seed % COMPILED_EVERY == 0 else "eager")
-        text = write_program(seed)
+        backend = options.backend or ("thruway" if seed % COMPILED_EVERY[options.kind] == 0 else "eager")
+        text = WRITERS[options.kind](seed)
         found = _timed(text, backend)
         if found is not None:
             print(f"DIFFERS seed {seed} backend {backend} {str(found)[:600]}", flush=True)
             if not options.no_shrink:
-                _save(seed, text, backend, found)
+                _save(f"{options.kind}_{seed}" if options.kind != "language" else f"seed_{seed}", text, backend, found)
 
 
 class TooLong(BaseException):
@@ -114,8 +117,8 @@ def _ends(text: str) -> bool:
     return True
 
 
-def _save(seed: int, text: str, backend: str, found: Difference) -> None:
-    """The program, made small, as tests/fuzz/regressions/seed_<n>.py."""
+def _save(name: str, text: str, backend: str, found: Difference) -> None:
+    """The program, made small, as tests/fuzz/regressions/<name>.py."""
     def fails(candidate: str) -> bool:
         try:
             again = _timed(candidate, backend)
@@ -125,7 +128,7 @@ def _save(seed: int, text: str, backend: str, found: Difference) -> None:
 
     small = shrink(text, fails)
     FOLDER.mkdir(exist_ok=True)
-    path = FOLDER / f"seed_{seed}.py"
+    path = FOLDER / f"{name}.py"
     path.write_text(f"# backend: {backend}\n# differed in: {re.sub(r'0x[0-9a-f]+', '0x…', found.kind)}\n{small}")
     print(f"  saved {path}", flush=True)
 

@@ -26,6 +26,7 @@ from thruway.surface import lazy
 
 SCALARS = (int, str, bytes, bool, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, range, slice)
 
+LOOSER = {torch.bfloat16: 200, torch.float16: 40}
 GLOBALS = ("COUNT", "LOG", "TABLE", "WEIGHT", "Box", "Counted")
 
 
@@ -49,6 +50,8 @@ class Snapshot:
         self.storages: dict[int, int] = {}
 
     def of(self, value: Any) -> Any:
+        if isinstance(value, float) and Tensor.tolerance:
+            return "float", Tensor((), torch.tensor(value, dtype=torch.float64), None)
         if isinstance(value, float):
             return "float", "nan" if value != value else struct.pack("d", value).hex() + f" {value!r}"
         if isinstance(value, SCALARS):
@@ -125,8 +128,12 @@ class Tensor:
         return self._close(self.value, other.value) and (self.grad is None or self._close(self.grad, other.grad))
 
     def _close(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        if a.is_complex():
+            return self._close(torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj()))
         if a.dtype.is_floating_point and self.tolerance:
-            return torch.allclose(a, b, self.tolerance, self.tolerance, equal_nan=True)
+            allowed = self.tolerance * LOOSER.get(a.dtype, 1)
+            largest = a[a.isfinite()].abs().max().item() if a.isfinite().any() else 0.0
+            return torch.allclose(a, b, allowed, allowed * max(largest, 1e-3), equal_nan=True)
         return torch.equal(torch.nan_to_num(a, 7.5), torch.nan_to_num(b, 7.5)) if a.dtype.is_floating_point else torch.equal(a, b)
 
     def __repr__(self) -> str:

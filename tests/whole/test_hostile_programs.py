@@ -145,3 +145,67 @@ def test_methods_take_floats_that_change():
         return made, torch.sub(made, rate), torch.gt(x, rate), x.half().mul(rate), x.int().add(rate), x.sub_(rate)
 
     assert count_entries(run, [(0.1 * i,) for i in range(1, 8)]) <= 1
+
+
+def test_operators_that_write_in_place_where_little_is_known_of_them():
+    def into_complex(x, made):
+        return torch.add(x, 2, out=made)
+
+    def complex_part(x, made):
+        made[0] = 2
+        return made * x
+
+    def filled(x, n):
+        x.fill_(n)
+        return x
+
+    def run_up(x):
+        x.cumsum_(0)
+        return x, x[:1].var(0), x[0].var(0)
+
+    def turned(x):
+        made = torch.cat([x, x])
+        made.transpose_(0, 1)
+        return made, made.shape[1]
+
+    made = torch.complex(torch.ones(3), torch.ones(3))
+    assert_same(into_complex, torch.ones(3), made.clone())
+    assert_same(complex_part, torch.ones(3), made.clone())
+    assert_same(run_up, torch.arange(5.0))
+    assert_same(run_up, torch.arange(5, dtype=torch.bfloat16))
+    for run, calls in ((filled, [(torch.ones(n), n) for n in range(2, 7)]), (run_up, [(torch.ones(n),) for n in range(2, 7)]),
+                       (turned, [(torch.ones(n, 3),) for n in range(2, 7)])):
+        compiled, before = thruway.compile(run), thruway.metrics()["recompiles"]
+        for args in calls:
+            assert str(compiled(*(one.clone() if isinstance(one, torch.Tensor) else one for one in args))) == str(run(*args))
+        assert thruway.metrics()["recompiles"] - before <= 1
+
+
+def test_writes_to_what_nobody_reads_still_check_where_they_write():
+    def scattered(x, index):
+        x.clone().scatter_(1, index, 2)
+        return x + 1
+
+    def indexed(x, index):
+        made = x.clone()
+        made[:, index[0]] = 3
+        return x + 1
+
+    def added(x, index):
+        made = x.clone()
+        made.index_add_(1, index[0], x)
+        return x + 1
+
+    for run in (scattered, indexed, added):
+        for index in ([[0, 2, 1]], [[0, 3, 1]]):
+            assert_same(run, torch.ones(1, 3), torch.tensor(index))
+
+
+def test_one_of_several_views_whose_base_was_written():
+    def run(x):
+        x = x * 1
+        first, second = x.unbind(0)
+        x.mul_(2)
+        return first.view(7)
+
+    assert_same(run, torch.ones(2, 3, requires_grad=True))

@@ -75,6 +75,14 @@ def _number(value: torch.SymInt | torch.SymFloat) -> int | float:
     return int(value) if isinstance(value, torch.SymInt) else float(value)
 
 
+def _is_leaf(trace: TraceTensor) -> bool:
+    """Torch refuses the question for one of several views whose base was written."""
+    try:
+        return trace.is_leaf
+    except RuntimeError:
+        raise _NoStandIn from None
+
+
 def _tensor(trace: TraceTensor, fill: int) -> torch.Tensor:
     sizes, strides, offset = [int(n) for n in trace.shape], [int(n) for n in trace.stride()], int(trace.storage_offset())
     dtype = torch_dtype(trace._meta.dtype)
@@ -84,6 +92,6 @@ def _tensor(trace: TraceTensor, fill: int) -> torch.Tensor:
     with torch.no_grad():
         made = torch.empty(offset + extent, dtype=dtype).as_strided(sizes, strides, offset) if offset else torch.empty_strided(sizes, strides, dtype=dtype)
         made.untyped_storage().fill_(fill)
-    if not trace.is_leaf:
+    if not _is_leaf(trace):
         return non_leaf(made)
     return made.requires_grad_() if trace.requires_grad else made

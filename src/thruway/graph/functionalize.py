@@ -266,8 +266,10 @@ def mark_written_weights(graph: Graph) -> None:
 def drop_unread(graph: Graph) -> None:
     """Removes functional nodes and views that nothing reads. Writes, random operators, assertions (they give nothing) and what can raise stay."""
     for node in reversed(list(graph.nodes)):
-        if node.op in ("call_function", "get_attr") and not node.users and not has_effect(node):
-            if can_raise(node):
+        if node.op in ("call_function", "get_attr") and not node.users:
+            if has_effect(node):
+                node.meta["pinned"] = can_raise(node)
+            elif can_raise(node):
                 node.meta["kept"] = True
             else:
                 graph.erase_node(node)

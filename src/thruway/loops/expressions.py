@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from thruway.core.dtypes import FLOATS, INTEGERS, ITEMSIZE
+from thruway.core.dtypes import COMPLEX, FLOATS, INTEGERS, ITEMSIZE
+from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size
 from thruway.loops.ir import BufferRef, Cast, CheckIndex, Condition, Expr, IndexValue, Literal, Load, Op, Reduce, Var, Within
 
@@ -18,6 +19,8 @@ def literal(value: bool | int | float, dtype: str) -> Literal:
         return Literal(float(value), dtype)
     if dtype in INTEGERS:
         return Literal(_wrapped(int(value), 8 * ITEMSIZE[dtype], dtype.startswith("u")), dtype)
+    if dtype in COMPLEX:
+        raise Unsupported("TW505", "arithmetic on complex tensors in a generated kernel")
     return Literal(bool(value) if dtype == "bool" else value, dtype)
 
 
@@ -27,7 +30,11 @@ def _wrapped(value: int, bits: int, is_unsigned: bool) -> int:
 
 
 def cast(x: Expr, dtype: str) -> Expr:
-    return x if x.dtype == dtype else Cast(x, dtype)
+    if x.dtype == dtype:
+        return x
+    if x.dtype in COMPLEX or dtype in COMPLEX:
+        raise Unsupported("TW505", "arithmetic on complex tensors in a generated kernel")
+    return Cast(x, dtype)
 
 
 def op(name: str, *args: Expr) -> Op:

@@ -90,7 +90,7 @@ class _Lowering:
             if node.meta.get("kept"):                        # called for its check alone
                 self.values[node] = self._extern(replace(operator, pinned=True), args, kwargs)
             else:
-                self.values[node] = self._lower_call(operator, args, kwargs)
+                self.values[node] = self._lower_call(replace(operator, pinned=True) if node.meta.get("pinned") else operator, args, kwargs)
 
     def _lower_call(self, operator: Operator, args: tuple, kwargs: dict) -> Value:
         if operator.writes:

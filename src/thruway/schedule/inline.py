@@ -208,14 +208,19 @@ def _at(definition: Compute, load: Load, ranges: sizes.Ranges) -> Expr:
     return rewrite(definition.value, substitution(plain, ranges), on_load if gathered else None)
 
 
+def _checks_where_it_writes(node: Node, buffers: Mapping[str, Buffer]) -> bool:
+    return (isinstance(node, Update) and buffers[node.target].device == "cpu"
+            and any(isinstance(x, CheckIndex) for i in node.index if not is_size(i) for x in walk(i)))
+
+
 def drop_dead(nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str]) -> list[Node]:
-    """Without nodes whose results nobody reads. In-place writes stay, and so do library calls that write in place or are pinned."""
+    """Without nodes whose results nobody reads. What writes memory of others stays, and so do pinned calls and, on a CPU, writes that may raise."""
     live = {root(name, buffers) for name in outputs}
     result: list[Node] = []
     for node in reversed(nodes):
         writes = node.outs if isinstance(node, Extern) else () if isinstance(node, Update) else (node.out,)
         changes = {root(c, buffers) for c in changed_buffers(node)}
-        stays = is_pinned(node) or any(buffers[c].kind != "temp" for c in changes)
+        stays = is_pinned(node) or any(buffers[c].kind != "temp" for c in changes) or _checks_where_it_writes(node, buffers)
         if stays or changes & live or any(root(w, buffers) in live for w in writes):
             result.append(node)
             live |= {root(b, buffers) for b in read_buffers(node)}

@@ -39,8 +39,8 @@ def build_kernel(name: str, group: Group, nodes: Sequence[Node], buffers: Mappin
 
 def _scan_kernel(name: str, node: Scan, buffers: Mapping[str, Buffer]) -> Kernel:
     outer = tuple(a for a in node.axes if a.name != node.axis.name)
-    store = Store(node.out, tuple(a.index for a in node.axes), Var("s0", node.value.dtype))
-    phase = Phase((node.axis,), reductions=(Reduction("s0", node.op, node.value, node.value.dtype),), stores=(store,))
+    store = Store(node.out, tuple(a.index for a in node.axes), Var("run0", node.value.dtype))
+    phase = Phase((node.axis,), reductions=(Reduction("run0", node.op, node.value, node.value.dtype),), stores=(store,))
     reads = tuple(dict.fromkeys(x.buffer for x in loads(node.value)))
     return Kernel(name, outer, (phase,), reads, (node.out,), scan=node.axis, origin=(node.origin,))
 

@@ -312,5 +312,11 @@ def _run_as_meta(op: OpOverload, args: tuple, kwargs: dict) -> None:
 
 def _refresh(t: TraceTensor) -> None:
     with torch._C._DisableTorchDispatch():
-        t._symbolic = False
-        t._meta = TensorMeta(tuple(t.shape), t.stride(), t._meta.dtype, t._meta.device, False, t.storage_offset())
+        sizes, strides, offset = (tuple(map(_held, numbers)) for numbers in (t.shape, t.stride(), (t.storage_offset(),)))
+    t._meta = TensorMeta(sizes, strides, t._meta.dtype, t._meta.device, False, offset[0])
+    t._symbolic = is_symbolic(t._meta)
+
+
+def _held(size: object) -> object:
+    """A size as metadata holds it."""
+    return as_node(size) if isinstance(size, torch.SymInt) else size

@@ -12,9 +12,9 @@ from thruway.graph.rewrite import Context, Emitter, aten, meta
 
 
 def _dims(dim, rank: int) -> list[int]:
-    if dim is None or dim == []:
+    if dim is None or dim == [] or not rank:
         return list(range(rank))
-    return [d % rank if rank else 0 for d in (dim if isinstance(dim, (tuple, list)) else [dim])]
+    return [d % rank for d in (dim if isinstance(dim, (tuple, list)) else [dim])]
 
 
 def _correction(a: SimpleNamespace) -> float:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from thruway.core.dtypes import COMPLEX
 from thruway.core.errors import Unsupported
-from thruway.core.sizes import SizeLike, add, floordiv, mod, mul
+from thruway.core.sizes import Size, SizeLike, add, floordiv, mod, mul
 from thruway.loops.builder import Builder, Tensor, axes_of, axis_indices, load, load_broadcast
 from thruway.loops.expressions import cast, literal, within
-from thruway.loops.ir import Condition, Expr
+from thruway.loops.ir import Condition, Expr, IndexValue
 from thruway.loops.lowerings.elementwise import number
 from thruway.loops.lowerings.views import same_layout, alias, axis_ranges, wrap_dim
 
@@ -43,7 +43,9 @@ def fill_in_place(b: Builder, self: Tensor, value: object = 0) -> Tensor:
 
 
 def _constant(value: object, like: Tensor) -> Expr:
-    return load(value, ()) if isinstance(value, Tensor) else cast(number(value, like.dtype), like.dtype)
+    if isinstance(value, Tensor):
+        return load(value, ())
+    return cast(IndexValue(value, "int64") if isinstance(value, Size) else number(value, like.dtype), like.dtype)
 
 
 # Each element asks where it lies, and each end of a piece splits a loop: from some number on torch's operator, which copies, is made and run sooner.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from thruway.core.dtypes import FLOATS, compute_dtype
 from thruway.core.errors import Unsupported
@@ -94,14 +95,15 @@ def linspace(b: Builder, start: float, end: float, steps: int, **options: object
 def running(name: str) -> Callable[..., Tensor]:
     """cumsum, cumprod, logcumsumexp: integers in int64, bf16 and fp16 in float32, rounded at each place."""
     def row(b: Builder, self: Tensor, dim: int, *, dtype: object = None) -> Tensor:
-        wide = compute_dtype(b.out.dtype)
-        rounded = cast(cast(load_broadcast(self, self.rank), b.out.dtype), wide)
+        out = b.out if b.out.dtype else replace(b.out, dtype=self.dtype)            # in place it stays what it is
+        wide = compute_dtype(out.dtype)
+        rounded = cast(cast(load_broadcast(self, self.rank), out.dtype), wide)
         if not self.rank:
-            return b.compute(b.out, rounded)
-        if wide == b.out.dtype:
-            return b.scan(b.out, wrap_dim(dim, self.rank), name, rounded)
-        sums = b.scan(b.dense(b.out.sizes, wide), wrap_dim(dim, self.rank), name, rounded, "wide")
-        return b.compute(b.out, load_broadcast(sums, sums.rank))
+            return b.compute(out, rounded)
+        if wide == out.dtype:
+            return b.scan(out, wrap_dim(dim, self.rank), name, rounded)
+        sums = b.scan(b.dense(out.sizes, wide), wrap_dim(dim, self.rank), name, rounded, "wide")
+        return b.compute(out, load_broadcast(sums, sums.rank))
     return row
 
 
