@@ -11,6 +11,7 @@ from thruway.loops.expressions import cast, op, where
 from thruway.loops.ir import Expr
 from thruway.loops.lowerings.elementwise import elementwise, operand
 from thruway.loops.lowerings.pointwise import clamp, like
+from thruway.loops.lowerings.ties import by_vectors, either
 from thruway.loops.lowerings.views import wrap_dim
 
 
@@ -82,9 +83,15 @@ def hardshrink(x: Expr, lambd: float = 0.5) -> Expr:
     return where(inside, like(0, x), x)
 
 
-def softshrink(x: Expr, lambd: float = 0.5) -> Expr:
-    below = where(op("lt", x, like(-lambd, x)), op("add", x, like(lambd, x)), where(op("isnan", x), x, like(0, x)))
-    return where(op("gt", x, like(lambd, x)), op("sub", x, like(lambd, x)), below)
+def softshrink(b: Builder, self: Tensor, lambd: float = 0.5) -> Tensor:
+    """Between the limits 0; of a negative element that eager takes by itself -0."""
+    vectors = by_vectors(b, (self,), self.dtype)
+
+    def build(x: Expr) -> Expr:
+        inside = either(vectors, where(op("isnan", x), x, like(0, x)), op("mul", x, like(0, x)))
+        below = where(op("lt", x, like(-lambd, x)), op("add", x, like(lambd, x)), inside)
+        return where(op("gt", x, like(lambd, x)), op("sub", x, like(lambd, x)), below)
+    return elementwise(b, build, (self,), self.dtype)
 
 
 def hardtanh(b: Builder, self: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
@@ -115,7 +122,7 @@ def glu(b: Builder, self: Tensor, dim: int = -1) -> Tensor:
 
 _FORMULAS = {
     "gelu": gelu, "silu": silu, "mish": mish, "hardswish": hardswish, "hardsigmoid": hardsigmoid, "softplus": softplus, "elu": elu,
-    "leaky_relu": leaky_relu, "log_sigmoid": log_sigmoid, "threshold": threshold, "hardshrink": hardshrink, "softshrink": softshrink,
+    "leaky_relu": leaky_relu, "log_sigmoid": log_sigmoid, "threshold": threshold, "hardshrink": hardshrink,
     "relu": relu,
 }
 ROWS: dict[str, Callable[..., Tensor]] = {
@@ -123,6 +130,6 @@ ROWS: dict[str, Callable[..., Tensor]] = {
     "aten.celu.default": activation(lambda x, alpha=1.0: elu(x, alpha, 1, 1 / alpha)),
     "aten.selu.default": activation(lambda x: elu(x, 1.6732632423543772, 1.0507009873554805)),
     "aten.relu6.default": lambda b, self: clamp(b, self, 0, 6),
-    "aten.hardtanh.default": hardtanh, "aten.log_sigmoid_forward.default": log_sigmoid_forward,
+    "aten.softshrink.default": softshrink, "aten.hardtanh.default": hardtanh, "aten.log_sigmoid_forward.default": log_sigmoid_forward,
     "aten._prelu_kernel.default": prelu, "aten.glu.default": glu,
 }

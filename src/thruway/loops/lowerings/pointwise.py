@@ -12,6 +12,7 @@ from thruway.loops.builder import Builder, Tensor, load_broadcast
 from thruway.loops.expressions import cast, literal, op, where
 from thruway.loops.ir import CheckIndex, Expr, Literal
 from thruway.loops.lowerings.elementwise import Operand, common_type, elementwise, float_type, operand
+from thruway.loops.lowerings.ties import by_vectors, extreme
 
 
 def like(value: float, x: Expr) -> Literal:
@@ -48,6 +49,25 @@ def binary(name: str, bools: str | None = None, exact: bool = False) -> Callable
         common = common_type(b, (self, other))
         chosen = bools if bools and common == "bool" else name
         return elementwise(b, partial(op, chosen), (self, other), common, exact=exact)
+    return row
+
+
+def extreme_of_two(name: str, bools: str) -> Callable[..., Tensor]:
+    """maximum and minimum; `bools` is the name on bools."""
+    def row(b: Builder, self: Operand, other: Operand) -> Tensor:
+        common = common_type(b, (self, other))
+        vectors = by_vectors(b, (self, other), common)
+        build = partial(op, bools) if common == "bool" else partial(extreme, name, vectors)
+        return elementwise(b, build, (self, other), common)
+    return row
+
+
+def extreme_but_nan(name: str) -> Callable[..., Tensor]:
+    """fmax and fmin: of 0 and -0 eager's kernels on a CPU return the first, for bfloat16 the second."""
+    def row(b: Builder, self: Operand, other: Operand) -> Tensor:
+        common = common_type(b, (self, other))
+        first = b.device == "cpu" and common != "bfloat16"
+        return elementwise(b, lambda x, y: op(name, y, x) if first else op(name, x, y), (self, other), common)
     return row
 
 
@@ -173,15 +193,17 @@ def _rounding_each(shortcut: Callable[[Expr, Callable], Expr], common: str) -> C
 
 
 def clamp(b: Builder, self: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """A value equal to a limit stays: 0 and -0 keep their signs."""
+    """A value equal to a limit stays, so that 0 and -0 keep their signs, but where tensors limit it by vectors."""
     limits = [x for x in (min, max) if x is not None]
+    common = common_type(b, (self, *limits))
+    vectors = b.device == "cpu" and any(isinstance(x, Tensor) for x in limits) and by_vectors(b, (self, *limits), common)
 
     def build(x: Expr, *ends: Expr) -> Expr:
         rest = list(ends)
         if min is not None:
-            x = op("max", rest.pop(0), x)
-        return op("min", rest.pop(0), x) if max is not None else x
-    return elementwise(b, build, (self, *limits), common_type(b, (self, *limits)))
+            x = extreme("max", vectors, x, rest.pop(0))
+        return extreme("min", vectors, x, rest.pop(0)) if max is not None else x
+    return elementwise(b, build, (self, *limits), common)
 
 
 def clamp_max(b: Builder, self: Tensor, max: Operand) -> Tensor:
@@ -316,8 +338,8 @@ ROWS: dict[str, Callable[..., Tensor]] = {
     "aten.pow.Tensor_Scalar": pow_scalar, "aten.pow.Tensor_Tensor": pow_tensor, "aten.pow.Scalar": pow_tensor,
     "aten.atan2.default": binary_float("atan2"), "aten.hypot.default": binary("hypot"), "aten.nextafter.default": binary("nextafter"),
     **_overloads("copysign", binary_float("copysign"), "Tensor", "Scalar"),
-    "aten.maximum.default": binary("max", "or"), "aten.minimum.default": binary("min", "and"),
-    "aten.fmax.default": binary("fmax"), "aten.fmin.default": binary("fmin"),
+    "aten.maximum.default": extreme_of_two("max", "or"), "aten.minimum.default": extreme_of_two("min", "and"),
+    "aten.fmax.default": extreme_but_nan("fmax"), "aten.fmin.default": extreme_but_nan("fmin"),
     **_overloads("xlogy", xlogy, "Tensor", "Scalar_Self", "Scalar_Other"), "aten.logaddexp.default": logaddexp,
     **{f"aten.{name}.{kind}": comparison(name) for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Tensor", "Scalar")},
     **{f"aten.logical_{name}.default": logical(name) for name in ("and", "or", "xor")},
