@@ -207,13 +207,13 @@ def _differentiate(result: Any) -> Any:
 
 def difference(text: str, backend: Any = "eager", name: str = "fuzz_program") -> Difference | None:
     """The first difference between eager and compiled; a fault of thruway's own counts as one even where it fell back to eager."""
+    Tensor.tolerance = 0.0 if backend == "eager" else 1e-4
     expected = run((space := load(text, name)), space["f"])
     if any(sign in repr(expected) for sign in ("recursion depth", "RecursionError")):
         return None                                              # how deep it came hangs on what the frames between are
     pipeline = lazy.pipeline()
     thruway.reset()
     space = load(text, name)
-    Tensor.tolerance = 0.0 if backend == "eager" else 1e-4
     try:
         found = run(space, thruway.compile(space["f"], backend=backend))
     except SystemError as error:

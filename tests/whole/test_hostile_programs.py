@@ -201,6 +201,16 @@ def test_writes_to_what_nobody_reads_still_check_where_they_write():
             assert_same(run, torch.ones(1, 3), torch.tensor(index))
 
 
+def test_an_alias_that_leaves_before_what_it_aliases_is_another_object():
+    def run(x):
+        made = x.unsqueeze(1)
+        return made.detach(), made, (x * 2).detach()
+
+    first, second, _ = thruway.compile(run)(torch.ones(3))
+    assert first is not second and first.data_ptr() == second.data_ptr()
+    assert_same(run, torch.ones(3))
+
+
 def test_one_of_several_views_whose_base_was_written():
     def run(x):
         x = x * 1

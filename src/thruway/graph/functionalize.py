@@ -229,7 +229,7 @@ class Rewriter:
         for node in old.all_input_nodes:
             if node in self.places:
                 self._own(node)
-        given: set[Node] = set()
+        given = {self.now(one) for one in old.args[0] if isinstance(one, Node) and one.target not in _ALIASES}
         outputs = []
         for one in old.args[0]:
             node = self.now(one) if isinstance(one, Node) else one
