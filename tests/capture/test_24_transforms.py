@@ -69,8 +69,13 @@ TRANSFORMED = {
     "hessian": lambda x: torch.func.hessian(lambda a: (a ** 3).sum())(x[0]),
     "jvp": lambda x: torch.func.jvp(lambda a: a * a, (x,), (x + 1,)),
     "vjp": lambda x: torch.func.vjp(lambda a: a * a, x)[1](x),
+    "vjp, twice": lambda x: [back(x) for back in torch.func.vjp(lambda a, b: a * b.sin(), x, x + 1)[1:] for _ in range(2)],
+    "vjp of a dict": lambda x: torch.func.vjp(lambda d: {"o": d["a"] * d["b"]}, {"a": x, "b": x + 1})[1]({"o": x}),
+    "vjp with more": lambda x: [one if isinstance(one, torch.Tensor) else one(x) for one in torch.func.vjp(lambda a: (a.cos(), a * 2), x, has_aux=True)],
+    "vjp of a function that draws": lambda x: torch.func.vjp(lambda a: F.dropout(a, 0.5) * a, x)[1](x),
+    "linearize": lambda x: torch.func.linearize(lambda a: a.sin() * 2, x)[1](torch.ones_like(x)),
 }
-BROKEN_AROUND = {"vjp": None, "vmap in chunks": None, "vmap of a module": None}
+BROKEN_AROUND = {"vmap in chunks": None, "vmap of a module": None}
 
 
 def no_gradient(a):
@@ -229,3 +234,28 @@ def test_gradients_reach_what_a_transformed_function_closes_over():
         scale = x.sum()
         return torch.func.grad(lambda v: (v * v * scale).sum())(x.detach() + 1)
     alike(gradients(closing, X.clone().requires_grad_()), gradients(thruway.compile(closing), X.clone().requires_grad_()))
+
+
+def test_what_vjp_gives_may_leave_and_be_transformed():
+    def leaving(x):
+        return torch.func.vjp(torch.sin, x)[1]
+
+    def mapped(x):
+        return torch.vmap(torch.func.vjp(lambda a: a * a, x)[1])(torch.stack([x, x + 1]))
+    for _ in range(2):
+        alike(leaving(X)(X), thruway.compile(leaving)(X)(X))
+        alike(mapped(X), thruway.compile(mapped)(X))
+
+
+def test_linearizing_a_function_that_draws_stays_with_torch():
+    def f(x):
+        y, push = torch.func.linearize(lambda a: F.dropout(a, 0.5) * a, x)
+        return y, push(x)
+    check(f, X)
+
+
+def test_vjp_of_what_wants_a_gradient():
+    def f(x):
+        y, back = torch.func.vjp(lambda a: a.sin() * a, x)
+        return (y * back(y)[0]).sum()
+    alike(gradients(f, X.clone().requires_grad_()), gradients(thruway.compile(f), X.clone().requires_grad_()))

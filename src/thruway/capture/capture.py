@@ -163,6 +163,8 @@ class WriteRecorder(TraceMode):
         return super().__torch_dispatch__(func, types, args, kwargs)
 
     def record(self, op: Any, traits: Traits, args: tuple, kwargs: dict, result: object) -> None:
+        if self.state.transforms and torch.Tag.nondeterministic_seeded in op.tags:
+            self.state.draws += 1
         if self.state.sides:
             note_operator(self.state, op, traits, args, result)
         for name in (*traits.writes, *_statistics_written(op, args)):

@@ -177,6 +177,7 @@ class State:
     hides_compiling: bool = False                         # code that asks whether it is being compiled hears no
     heard_compiling: bool = False                         # it asked, and heard yes
     tracing: Any = None                                   # the mode under which operators run over metadata
+    draws: int = 0                                        # operators in functions of torch.func that draw random numbers
     transforms: int = 0                                   # of torch.func, whose function is being captured
     devices: list[torch.device] = field(default_factory=list)      # default devices set around, the last one counts
     sides: list[Any] = field(default_factory=list)        # the sides of branches being tried, innermost last

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from thruway.capture.known_calls.torch_state import set_grad_enabled
 from thruway.capture.opcodes.stack import cell_content
 from thruway.capture.state import State
 from thruway.capture.tensors import NotTensorArguments, result_value, run_trace, to_node, to_trace
-from thruway.capture.values.base import CellValue, Constant, DictValue, FunctionValue, ListValue, TensorValue, TransformedValue, TupleValue, Value
+from thruway.capture.values.base import CellValue, Constant, DictValue, FunctionValue, ListValue, PulledValue, TensorValue, TransformedValue, TupleValue, Value
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.effect import MUTABLE, children, mark_exposed
@@ -100,6 +101,54 @@ def _jvp_of(func: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     return lambda primals, tangents: torch.func.jvp(func, primals, tangents, **options)
 
 
+def vjp(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """The output, and a function that stays in the graph."""
+    function, *primals = args
+    return _apply(state, _vjp_of, function, dict(kwargs), primals, {})
+
+
+def _vjp_of(func: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return lambda *primals: torch.func.vjp(func, *primals, **options)
+
+
+def linearize(state: State, args: Args, kwargs: Kwargs) -> Value:
+    function, *primals = args
+    draws = state.draws
+    made = _apply(state, _linearize_of, function, dict(kwargs), primals, {})
+    if state.draws != draws:
+        raise unsupported(state, "TW101", "torch.func.linearize of a function that draws random numbers")
+    return made
+
+
+def _linearize_of(func: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*primals: Any) -> Any:
+        """The output, and the function of tangents. torch's own traces the graph once more, which only saves time."""
+        def push(*tangents: Any) -> Any:
+            return torch.func.jvp(func, primals, tangents)[1]
+        return func(*primals), push
+    return run
+
+
+def call_pulled(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """Calls what vjp gave."""
+    pulled, *given = args
+    try:
+        for one in (*given, *kwargs.values()):
+            _read_whole(state, one)
+        traces = [to_trace(TupleValue(tuple(given))), {key: to_trace(one) for key, one in kwargs.items()}]
+        nodes = (pulled.node, to_node(state, TupleValue(tuple(given))), {key: to_node(state, one) for key, one in kwargs.items()})
+    except NotTensorArguments:
+        raise unsupported(state, "TW101", "what torch.func.vjp gave") from None
+    result = run_trace(state, _pull, [pulled.made, *traces], {})
+    node = make_node(state.graph, "call_function", _pull, nodes)
+    node.meta["line"] = state.where()
+    return result_value(state, node, result)
+
+
+def _pull(made: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
+    return made(*_plain(args), **_plain(kwargs))
+
+
 # -- capture ---------------------------------------------------------------------------------------------------------------------------
 
 def _apply(state: State, target: Callable[..., Any], function: Value, options: dict[str, Value], args: Args, kwargs: Kwargs) -> Value:
@@ -118,7 +167,20 @@ def _apply(state: State, target: Callable[..., Any], function: Value, options: d
     result = run_trace(state, transformed, [*outer, tuple(_at_trace(state, one) for one in lifted)], {})
     node = make_node(state.graph, "call_function", transformed, nodes)
     node.meta["line"] = state.where()
-    return result_value(state, node, result)
+    return _values(state, node, result)
+
+
+def _values(state: State, node: Node, result: Any) -> Value:
+    """The Values of what a transform gives; a function among them is called in the graph."""
+    if not isinstance(result, tuple) or not any(isinstance(one, types.FunctionType) for one in result):
+        return result_value(state, node, result)
+    node.meta["example_value"] = None
+    items = []
+    for i, one in enumerate(result):
+        part = make_node(state.graph, "call_function", operator.getitem, (node, i))
+        part.meta.update(line=node.meta["line"], example_value=None)
+        items.append(PulledValue(one, part) if isinstance(one, types.FunctionType) else result_value(state, part, one))
+    return TupleValue(tuple(items))
 
 
 def _read_whole(state: State, value: Value) -> None:
@@ -307,5 +369,6 @@ def _plain(value: Any) -> Any:
 
 ROWS = {
     **{target: transform(target) for target in TRANSFORMS}, **{_wrapper_code(target): _call_found(target) for target in TRANSFORMS},
-    TransformedValue: call_transformed, torch.func.hessian: hessian, torch.func.jvp: jvp,
+    TransformedValue: call_transformed, torch.func.hessian: hessian, torch.func.jvp: jvp, torch.func.vjp: vjp,
+    torch.func.linearize: linearize, PulledValue: call_pulled,
 }

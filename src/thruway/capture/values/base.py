@@ -303,6 +303,17 @@ class TransformedValue(Value):
         self.target, self.function, self.options = target, function, options
 
 
+class PulledValue(Value):
+    """What torch.func.vjp or linearize gives to call: `made` is the one for metadata, `node` gives that of the run."""
+
+    __slots__ = ("made", "node")
+
+    def __init__(self, made: Callable[..., Any], node: Any):
+        super().__init__()
+        self.exposed = False
+        self.made, self.node = made, node
+
+
 class SuperValue(Value):
     """super(start, owner): `owner` an instance or a class, lookups begin behind `start` in the MRO."""
 

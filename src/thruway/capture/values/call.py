@@ -15,7 +15,7 @@ from thruway.capture.refused import BOOKKEEPING, CHOOSERS, is_refused_module
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
 from thruway.capture.values.base import (
-    CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, TensorValue, TransformedValue,
+    CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, PulledValue, TensorValue, TransformedValue,
     TupleValue, Value,
 )
 from thruway.capture.values.constants import NotConstant, as_python, from_python
@@ -401,7 +401,11 @@ def _call_transformed(state: State, value: TransformedValue, args: list[Value], 
     return state.known[TransformedValue](state, [value, *args], kwargs)
 
 
+def _call_pulled(state: State, value: PulledValue, args: list[Value], kwargs: Kwargs) -> Result:
+    return state.known[PulledValue](state, [value, *args], kwargs)
+
+
 CALLERS: dict[type, Callable[..., Result]] = {
     Constant: _call_constant, FunctionValue: _call_function, MethodValue: _call_method, PartialValue: _call_partial, ObjectValue: _call_object,
-    CompiledValue: _call_compiled, TransformedValue: _call_transformed,
+    CompiledValue: _call_compiled, TransformedValue: _call_transformed, PulledValue: _call_pulled,
 }
