@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
 from thruway.artifact.gpu_kernels import GpuKernels, KernelJob
 from thruway.artifact.gpu_target import capability, gpu_target
@@ -27,7 +28,7 @@ from thruway.core.target import Target
 from thruway.graph.evaluate import evaluate
 from thruway.graph.gpu_stages import GPU_PASSES
 from thruway.graph.parts import devices_of
-from thruway.graph.rewrite import Context, copied, erase_unused, make_node, meta
+from thruway.graph.rewrite import Context, erase_unused, make_node, meta
 from thruway.graph.show import show as show_graph
 from thruway.graph.stages import GENERAL_PASSES
 from thruway.graph.verify import verify as verify_graph
@@ -140,28 +141,37 @@ def device_of(graph: Graph) -> torch.device:
 
 
 def split_derived(graph: Graph) -> Split:
-    """`graph` with what is derived from weights made an input, and the graph that makes it."""
+    """`graph` with what is derived from weights made an input, and the graph that makes it. The first is `graph` itself, changed."""
     ends = [node for node in graph.nodes if _is_end(node)]
     if not ends:
         return Split(graph, None, ())
-    main = copied(graph)
-    twins = {node.name: node for node in main.nodes}
-    last = [node for node in main.nodes if node.op == "placeholder"][-1]
+    derived = _part_of(graph, ends)
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
     for end in ends:
-        with main.inserting_after(last):
-            made = make_node(main, "placeholder", f"kept_{end.name}", (), {}, f"kept_{end.name}")
+        with graph.inserting_after(last):
+            made = make_node(graph, "placeholder", f"kept_{end.name}", (), {}, f"kept_{end.name}")
         made.meta.update(value=meta(end), line=None, weight=True)
-        twins[end.name].replace_all_uses_with(made)
+        end.replace_all_uses_with(made)
         last = made
-    erase_unused(main)
-    derived = copied(graph)
-    by_name = {node.name: node for node in derived.nodes}
-    derived.output_node().args = (tuple(by_name[end.name] for end in ends),)
-    for node in reversed(list(derived.nodes)):
-        if node.op != "placeholder" and node.op != "output" and not node.users:
-            derived.erase_node(node)
+    erase_unused(graph)
     placeholders = [node for node in derived.nodes if node.op == "placeholder"]
-    return Split(main, derived, tuple(i for i, node in enumerate(placeholders) if node.users))
+    return Split(graph, derived, tuple(i for i, node in enumerate(placeholders) if node.users))
+
+
+def _part_of(graph: Graph, ends: Sequence[Node]) -> Graph:
+    """A graph of its own, with the same inputs, that gives `ends` alone."""
+    needed, waiting = set(ends), list(ends)
+    while waiting:
+        more = [node for node in waiting.pop().all_input_nodes if node not in needed]
+        needed.update(more)
+        waiting += more
+    part, twins = Graph(), {}
+    for node in graph.nodes:
+        if node in needed or node.op == "placeholder":
+            twin = twins[node] = make_node(part, node.op, node.target, *map_arg((node.args, node.kwargs), twins.__getitem__), node.name)
+            twin.meta.update(node.meta)
+    part.output(tuple(twins[end] for end in ends))
+    return part
 
 
 def _is_end(node: Node) -> bool:

@@ -7,6 +7,7 @@ import torch
 
 from graph.build import Build, assert_same, run, targets
 from thruway.core.target import Target
+from thruway.graph.patterns import attention_masks
 from thruway.graph.patterns.attention import recognise_attention
 from thruway.graph.patterns.attention_masks import settle_masks
 from thruway.graph.rewrite import Context, bind, meta
@@ -263,3 +264,19 @@ def test_other_masks_stay_and_are_numbers_without_gaps_on_a_gpu(mask):
     assert not changed and a.attn_mask is not None
     _, a = called(Build(), mask, ON_GPU)
     assert meta(a.attn_mask).dtype == "float32" and meta(a.attn_mask).strides[-1] == 1
+
+
+def test_the_mask_of_many_layers_is_looked_at_once(monkeypatch):
+    looked = []
+    worked_out = attention_masks.worked_out
+    monkeypatch.setattr(attention_masks, "worked_out", lambda mask: looked.append(mask) or worked_out(mask))
+    b = Written()
+    hidden, outputs = b(aten.logical_not.default, causal(b, 40)), []
+    for _ in range(4):
+        fresh = b(aten.logical_not.default, b(aten.logical_not.default, hidden))       # a node of its own in each layer
+        scores = b(aten.masked_fill.Scalar, b.scores(8 ** 0.5), fresh, -math.inf)
+        outputs.append(b(aten.matmul.default, b.weights(scores), b.v))
+    total = b(aten.add.Tensor, b(aten.add.Tensor, outputs[0], outputs[1]), b(aten.add.Tensor, outputs[2], outputs[3]))
+    result = recognise_attention(b.done(total), Context(AMX))
+    assert targets(result).count("scaled_dot_product_attention.default") == 4
+    assert 1 <= len(looked) <= 2

@@ -10,6 +10,7 @@ import linecache
 import os
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import CodeType
 from typing import Any
 
@@ -196,7 +197,7 @@ class State:
         """The user's line being run: the innermost frame outside torch's files and ours, else the innermost."""
         if not self.frames:
             return None
-        frame = next((f for f in reversed(self.frames) if not f.code.co_filename.startswith(FOLDERS)), self.frames[-1])
+        frame = next((f for f in reversed(self.frames) if not _is_library(f.code.co_filename)), self.frames[-1])
         return self.line_of(frame)
 
     def line_of(self, frame: Frame) -> UserLine:
@@ -275,6 +276,12 @@ SEVERAL = frozenset({"absent", "has_not", "type_lookup", "not_same_object", "no_
 PLAIN_DATA = frozenset({int, float, str, list, tuple, dict, set, type(None), torch.Tensor})
 FOLDERS = (torch.__path__[0], os.path.dirname(os.path.dirname(__file__)))
 _IMMUTABLE_FLAG = 1 << 8      # Py_TPFLAGS_IMMUTABLETYPE
+
+
+@lru_cache(maxsize=None)
+def _is_library(filename: str) -> bool:
+    """Whether the file is torch's or ours. Asked for every frame, whenever something is guarded."""
+    return filename.startswith(FOLDERS)
 
 
 def immutable(cls: type) -> bool:

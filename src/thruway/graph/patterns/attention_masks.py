@@ -8,6 +8,7 @@ plain products for a mask that is expanded along its keys.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch.fx import Graph, Node
@@ -67,12 +68,31 @@ def _in_numbers(emit: Emitter, mask: Node, dtype: str, device: str) -> Node:
 
 def is_open(mask: Node) -> bool:
     """Whether the mask certainly changes nothing: every key is seen, or 0 is added."""
+    return _once(mask, "open", lambda: _is_open(mask))
+
+
+def _is_open(mask: Node) -> bool:
     known = worked_out(mask)
     return known is not None and bool(known.all() if known.dtype == torch.bool else (known == 0).all())
 
 
 def is_causal(mask: Node, queries: SizeLike, keys: SizeLike) -> bool:
     """Whether the mask lets each query see exactly the keys up to its own place."""
+    return _once(mask, ("causal", queries, keys), lambda: _is_causal(mask, queries, keys))
+
+
+def _once(mask: Node, question: object, answer: Callable[[], bool]) -> bool:
+    """The answer, looked for once per mask, and once for all nodes that turn the same mask round: each layer has its own."""
+    turns = 0
+    while is_op(mask, aten.logical_not.default):
+        mask, turns = mask.args[0], turns + 1
+    answers = mask.meta.setdefault("answers", {})
+    if (turns, question) not in answers:
+        answers[turns, question] = answer()
+    return answers[turns, question]
+
+
+def _is_causal(mask: Node, queries: SizeLike, keys: SizeLike) -> bool:
     value = meta(mask)
     if is_op(mask, aten.tril.default) and bind(mask).diagonal == 0 and (value.sizes, value.dtype) == ((queries, keys), "bool"):
         return is_op(mask.args[0], aten.ones.default) or constant(mask.args[0]) == 1
