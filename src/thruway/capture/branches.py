@@ -18,18 +18,25 @@ from torch.fx import Graph, Node
 from thruway.bytecode.flow import comes_back, joins, live_locals, only_raises
 from thruway.capture.breaks import unsupported
 from thruway.capture.conditional import Conditional, expect
+from thruway.capture.effects import Build, Choose, ExposeFirst, Step, Write
 from thruway.capture.links import Link
 from thruway.capture.locals import LazyLocals
 from thruway.capture.selectable import is_cheap
 from thruway.capture.state import Frame, Inline, Return, State, UserRaise, Yield
 from thruway.capture.tensors import call_torch, result_value, tensor_node
-from thruway.capture.values.base import CellValue, Constant, DictValue, ListValue, SetValue, TensorValue, TupleValue, Value, new_age
+from thruway.capture.values.base import (
+    CellValue, Constant, DictValue, InstanceDict, ListValue, MethodValue, PartialValue, SizeValue, SliceValue, TensorValue, TupleValue, Unknown,
+    UnknownValue, Value, ViewValue, new_age,
+)
 from thruway.capture.values.constants import from_python
-from thruway.capture.values.merge import UNSET, Merge, Pair, refused
-from thruway.capture.values.mapping import remember_items
-from thruway.capture.values.mutate import replace_items, write_cell
-from thruway.capture.values.numbers import WIDE, choose_number, kind_of_any, kind_of_number, joined_number, learn, number_tensor
-from thruway.capture.values.older import Kept, keep, put_back
+from thruway.capture.values.effect import children, expose
+from thruway.capture.values.merge import UNSET, Merge, Pair, is_same, refused
+from thruway.capture.values.mapping import read_key
+from thruway.capture.values.numbers import (
+    WIDE, choose_number, is_element, joined_number, kind_of_any, learn, number_tensor, truth_value,
+)
+from thruway.capture.values.namespace import read_global
+from thruway.capture.values.older import GlobalSlot, Kept, Target, age_to_change, keep, note_global, put_back
 from thruway.core.errors import Unsupported
 from thruway.frame.modes import present
 from thruway.shapes.meta import TensorMeta
@@ -52,10 +59,11 @@ class Side:
 
     oldest: int
     frame: Frame
-    changed: dict[Value, Kept] = field(default_factory=dict)
-    left: dict[Value, Kept] = field(default_factory=dict)
+    changed: dict[Target, Kept] = field(default_factory=dict)
+    left: dict[Target, Kept] = field(default_factory=dict)
     fresh: dict[int, torch.Tensor] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     written: dict[int, torch.Tensor] | None = None
     cost: int = 0
     draws: bool = False
@@ -79,10 +87,24 @@ def branch(state: State, frame: Frame, condition: TensorValue, when_true: Place,
         raise unsupported(state, "TW103", "the truth of a tensor")
     start = Start(state)
     try:
-        return _Branch(state, frame, condition, (when_true, when_false), caution).taken()
+        return _tried(state, frame, condition, (when_true, when_false), caution)
+    except ExposeFirst:
+        start.restore()
+        raise
     except Unsupported as error:
         start.restore()
         raise unsupported(state, "TW103", f"the truth of a tensor, and the sides cannot stay in the graph: {error.reason.what}") from error
+
+
+def _tried(state: State, frame: Frame, condition: TensorValue, places: tuple[Place, Place], caution: int) -> Return | None:
+    """The branch, once what its sides hand on is built before it."""
+    while True:
+        start = Start(state)
+        try:
+            return _Branch(state, frame, condition, places, caution).taken()
+        except ExposeFirst as found:
+            start.restore()
+            expose(state, found.value)
 
 
 class Start:
@@ -158,7 +180,11 @@ class _Branch:
         merge = Merge(self.state, self.age)
         self._walk(merge, one, other)
         merge.build(self._chosen(list(merge.leaves), one, other))
-        return self._walk(merge, one, other)(self)
+        put = self._walk(merge, one, other)
+        if one.steps or other.steps:
+            ran = truth_value(self.state, call_torch(self.state, torch.clone, [self.condition], {}))
+            self.state.effects.steps.append(Choose(ran, tuple(one.steps), tuple(other.steps)))
+        return put(self)
 
     def _walk(self, merge: Merge, one: Side, other: Side) -> Any:
         """Merges everything that the rest can see; what is given back puts it into the frame."""
@@ -190,18 +216,24 @@ class _Branch:
     def _chosen(self, pairs: list[Pair], one: Side, other: Side) -> dict[Pair, Value]:
         """A Value for each pair of leaves. The work of the sides stays where a selection takes from it."""
         sides = (one, other)
-        if not pairs and not any(side.draws for side in sides):
+        used: list[Pair] = [(value, UNSET) for value in _used_in_steps(self.state, one)] + [(UNSET, value) for value in _used_in_steps(self.state, other)]
+        if not pairs and not used and not any(side.draws for side in sides):
             self._erase([*one.nodes, *other.nodes])
             return {}
-        why = self._why_not_selected(pairs, sides)
+        why = self._why_not_selected(pairs + used, sides)
         if why is None:
             start = Start(self.state)
             chosen = {pair: self._select(pair) for pair in pairs}
             if all(_is_as(_known(pair), made) for pair, made in chosen.items()):
+                for node in start.nodes():
+                    node.meta["spare"] = True
                 self._account(sides, pairs, chosen, True)
                 return chosen
             start.restore()
-        return self._conditional(pairs, sides)
+        chosen = self._conditional(pairs + used, sides)
+        for pair in used:
+            _become(_known(pair), chosen[pair])
+        return chosen
 
     def _why_not_selected(self, pairs: list[Pair], sides: tuple[Side, Side]) -> str | None:
         if self.caution >= CHOOSE:
@@ -266,7 +298,7 @@ class _Branch:
         node.meta.update(line=state.where(), opaque=True)
         known = [_known(pair) for pair in pairs]
         given = result_value(state, node, tuple(joined_trace(state, leaf) for leaf in known)).items
-        chosen = {pair: made if isinstance(leaf, TensorValue) else joined_number(state, made, pair, kind_of_number(leaf))
+        chosen = {pair: made if isinstance(leaf, TensorValue) else joined_number(state, made, pair, kind_of_any(leaf))
                   for pair, leaf, made in zip(pairs, known, given)}
         self._account(sides, pairs, chosen, False)
         return chosen
@@ -288,8 +320,10 @@ def run_side(state: State, side: Side, learn_first: Callable[[], None] | None = 
         state.sides.pop()
         state.effects.oldest = before
         state.facts.unbacked |= ranges          # what its operators check is known on this side alone
-    if len(state.effects.steps) != start.effects[0]:
-        raise refused("a side of the branch has effects")
+    side.steps = state.effects.steps[start.effects[0]:]
+    del state.effects.steps[start.effects[0]:]
+    if side.steps and side.written is not None:
+        raise refused("a round of the loop has effects")
     if present() != modes or state.strict != start.strict or state.devices != start.devices:
         raise refused("a side of the branch changes a mode")
     side.nodes = start.nodes()
@@ -331,25 +365,64 @@ def _known(pair: Pair) -> Value:
 def _filler(state: State, leaf: Value) -> Value:
     """Something of the kind of `leaf`, which nobody reads."""
     if not isinstance(leaf, TensorValue):
-        return Constant(kind_of_number(leaf)())
+        return Constant(kind_of_any(leaf)())
     sizes = TupleValue(tuple(from_python(state, size) for size in leaf.trace.shape))
     return call_torch(state, torch.zeros, [sizes], {"dtype": Constant(leaf.trace.dtype), "device": Constant(leaf.trace.device)})
 
 
-def set_content(state: State, target: Value, content: Any) -> None:
-    """Makes an older object hold what it holds behind the branch."""
+def set_content(state: State, target: Target, content: Any) -> None:
+    """Makes an older object hold what it holds behind the branch. No step says so: those of the sides do."""
+    kept = keep(target)
+    state.effects.remember(lambda: put_back(target, kept), note_global(state, target) if isinstance(target, GlobalSlot) else age_to_change(state, target))
     match target:
+        case GlobalSlot():
+            target.space.values[target.name] = content
         case CellValue():
-            write_cell(state, target, content)
-        case ListValue():
-            replace_items(state, target, content)
-        case DictValue() | SetValue():
-            remember_items(state, target)
+            target.content, target.real = content, target.real if content is not None else None
+        case _:
             target.items = content
 
 
-def _content(merge: Merge, target: Value, one: Kept, other: Kept) -> Any:
+def _used_in_steps(state: State, side: Side) -> list[Value]:
+    """Tensors and numbers of the side's own that its steps refer to."""
+    found: dict[Value, None] = {}
+    waiting: list[Any] = [side.steps]
+    while waiting:
+        match waiting.pop():
+            case Build(value, recipe):
+                waiting += [recipe, children(state, value)]
+            case Write(_, operands):
+                waiting.append(operands)
+            case Choose(condition, when_true, when_false):
+                waiting += [condition, when_true, when_false]
+            case list() | tuple() as several:
+                waiting += several
+            case TensorValue() | SizeValue() as value if value.age >= side.oldest:
+                if isinstance(value, TensorValue) or is_element(value):
+                    found[value] = None
+            case TupleValue() | SliceValue() | MethodValue() | PartialValue() | ViewValue() as value:
+                waiting.append(children(state, value))
+            case _:
+                pass
+    return list(found)
+
+
+def _become(value: Value, chosen: Value) -> None:
+    """A value of a side is found where the conditional gives it."""
+    if isinstance(value, TensorValue):
+        value.node = chosen.node
+    else:
+        value.size = chosen.size
+
+
+def _content(merge: Merge, target: Target, one: Kept, other: Kept) -> Any:
     """What an older object holds behind the branch."""
+    if isinstance(target, GlobalSlot):
+        return merge.merge(*(kept[0] or read_global(merge.state, target.space, target.name) for kept in (one, other)))
+    if isinstance(target, ListValue) and target.exposed:
+        return _seen_items(merge, one[1], other[1])
+    if isinstance(target, DictValue) and target.real is not None:
+        return _seen_pairs(merge, target, one, other)
     if isinstance(target, CellValue):
         a, b = one[0], other[0]
         if a is None or b is None:
@@ -358,6 +431,8 @@ def _content(merge: Merge, target: Value, one: Kept, other: Kept) -> Any:
             return None
         return merge.merge(a, b)
     a, b = one[1], other[1]
+    if isinstance(target, ListValue) and target.cls is list and len(a) != len(b):
+        raise ExposeFirst(target)
     if len(a) != len(b) or not isinstance(target, ListValue) and list(a) != list(b):
         raise refused("the sides of the branch leave different numbers of items, or different keys, in a container")
     match target:
@@ -367,6 +442,37 @@ def _content(merge: Merge, target: Value, one: Kept, other: Kept) -> Any:
             return {key: (pair[0], merge.merge(pair[1], b[key][1])) for key, pair in a.items()}
         case _:
             return a
+
+
+def _seen_items(merge: Merge, one: Any, other: Any) -> Any:
+    """Of a list that can be seen outside."""
+    if isinstance(one, Unknown) or isinstance(other, Unknown) or len(one) != len(other):
+        return Unknown()
+    items = [_seen(merge, *pair) for pair in zip(one, other)]
+    return Unknown() if any(isinstance(item, UnknownValue) for item in items) else items
+
+
+def _seen_pairs(merge: Merge, target: DictValue, one: Kept, other: Kept) -> dict:
+    """Of a dict found outside, of which each side knows some keys."""
+    if one[2] != other[2]:
+        raise refused("one side of the branch removes a key")
+    found = {}
+    for key, (name, _) in {**one[1], **other[1]}.items():
+        values = [kept[1][key][1] if key in kept[1] else read_key(merge.state, target, key) for kept in (one, other)]
+        if isinstance(target, InstanceDict):
+            found[key] = name, UnknownValue() if None in values else _seen(merge, *values)
+        elif None in values:
+            raise refused("only one side of the branch adds a key to a dict")
+        else:
+            found[key] = name, merge.merge(*values)
+    return found
+
+
+def _seen(merge: Merge, one: Value, other: Value) -> Value:
+    """What somebody may read behind the branch, who then breaks where it is neither the same nor a number."""
+    if is_same(one, other) or None is not kind_of_any(one) is kind_of_any(other):
+        return merge.merge(one, other)
+    return UnknownValue()
 
 
 def _is_handled(state: State) -> bool:

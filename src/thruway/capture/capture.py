@@ -27,6 +27,7 @@ from thruway.capture.selectable import note_operator, refuse_older_writes
 from thruway.capture.state import Frame, Input, Namespace, State
 from thruway.capture.values.answers import guard_cells_apart
 from thruway.capture.values.base import ArrayValue, SizeValue, TensorValue
+from thruway.capture.values.effect import is_shown
 from thruway.capture.wrap import cell_value, wrap
 from thruway.core.errors import BreakReason, FullGraphError, Unsupported
 from thruway.core.settings import Settings
@@ -171,6 +172,8 @@ class WriteRecorder(TraceMode):
             written = kwargs.get(name) if isinstance(name, str) else args[name] if name < len(args) else None
             for one in written if isinstance(written, list | tuple) else (written,):
                 if isinstance(one, TraceTensor):
+                    if self.state.effects.steps and is_shown(self.state, one.root):
+                        raise unsupported(self.state, "TW106", "a tensor that a call before it looks at")
                     self.state.written.add(id(one.root))
                     self.writes = self.state.writes = self.state.writes + 1
                     if self.state.overlap is None and hangs_on_order(one, (*args, *kwargs.values()), self.state.facts):
@@ -240,6 +243,9 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     if any(id(root) in state.written for root in state.array_roots):
         raise unsupported(state, "TW106", "the memory of an array found outside")
     graph.output(tuple(outputs))
+    for node in reversed(graph.nodes):                      # what branches chose and nobody read
+        if "spare" in node.meta and not node.users:
+            graph.erase_node(node)
     for node in state.facts.used:
         node.meta["opaque"] = True
     _guard_facts(state)

@@ -7,7 +7,7 @@ An object made inside becomes *exposed* when a step refers to it: it is built th
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from thruway.capture.values.base import Value
@@ -33,7 +33,33 @@ class Write:
     where: UserLine | None = None
 
 
-Step = Build | Write
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """The steps of the side of a branch that ran: `condition` is the truth value that a tensor holds."""
+
+    condition: Value
+    when_true: tuple[Step, ...]
+    when_false: tuple[Step, ...]
+
+
+Step = Build | Write | Choose
+
+
+class ExposeFirst(Unsupported):
+    """A side of a branch refers to `value`, which is older: it has to be built before the branch."""
+
+    def __init__(self, value: Value):
+        super().__init__("TW103", "a side of the branch hands on something that is older than the branch")
+        self.value = value
+
+
+def each_step(steps: Iterable[Step]) -> Iterator[Build | Write]:
+    """The steps, and those within sides of branches."""
+    for step in steps:
+        if isinstance(step, Choose):
+            yield from each_step((*step.when_true, *step.when_false))
+        else:
+            yield step
 
 
 @dataclass(slots=True)

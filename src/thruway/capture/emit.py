@@ -21,7 +21,7 @@ import torch
 
 from thruway.bytecode.resume import free_cells, leading_parameter, plain_parameters, resume_code
 from thruway.capture.breaks import unsupported
-from thruway.capture.effects import Build, Step, Write
+from thruway.capture.effects import Build, Choose, Step, Write
 from thruway.capture.state import Namespace, State
 from thruway.capture.tensors import array_node, tensor_node
 from thruway.capture.values.base import (
@@ -274,8 +274,18 @@ class Emitter:
                 self.body.extend(text[1:])
             case Write(operation, operands):
                 self.body.append(WRITERS[operation](self, *operands))
+            case Choose(condition, when_true, when_false):
+                self.body += [f"if {self.value(condition)}:", *self._block(when_true), "else:", *self._block(when_false)]
             case _:
                 raise CompilerBug("emit", f"not a step: {step!r}")
+
+    def _block(self, steps: tuple[Step, ...]) -> list[str]:
+        """Lines of a side of a branch."""
+        before, self.body = self.body, []
+        for step in steps:
+            self.step(step)
+        lines, self.body = self.body, before
+        return [f"    {line}" for line in lines or ["pass"]]
 
     def compile(self, name: str, result: str) -> Callable[..., Any]:
         parameters = [f"a{i}" for i in range(len(self.arguments))] + [f"k{i}" for i in range(len(self.function.__code__.co_freevars))]

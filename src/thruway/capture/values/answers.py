@@ -8,7 +8,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from thruway.capture.effects import Write
+from thruway.capture.effects import Write, each_step
 from thruway.capture.state import State
 from thruway.capture.values.base import CellValue, SetValue
 from thruway.frame.source import Cell
@@ -60,7 +60,7 @@ class AnotherCell:
 def guard_cells_apart(state: State) -> None:
     """Cells found in different functions stay different ones where one of them is written."""
     found = [value for value in state.by_id.values() if isinstance(value, CellValue) and value.real is not None]
-    for step in state.effects.steps:
+    for step in each_step(state.effects.steps):
         if isinstance(step, Write) and step.operation == "cell_store" and (written := step.operands[0]).real is not None:
             for other in found:
                 if other is not written:

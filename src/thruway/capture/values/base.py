@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from thruway.core.errors import Unsupported
 from thruway.frame.source import Attr, DictAttr, Item, Source
 
 
@@ -28,14 +29,14 @@ def new_age() -> int:
 
 class Value:
     """`source`: where the object is found outside, or None. `exposed`: an effect already refers to it, so that later writes are effects too.
-    `age` tells values made in a side of a branch from those that are older."""
+    `age` tells values made in a side of a branch from those that are older; what was found outside is older than all."""
 
     __slots__ = ("source", "exposed", "age")
 
     def __init__(self, source: Source | None = None):
         self.source = source
         self.exposed = source is not None
-        self.age = _age
+        self.age = _age if source is None else 0
 
 
 class Null(Value):
@@ -140,6 +141,26 @@ class ListValue(Value):
 
     def __repr__(self) -> str:
         return f"{self.cls.__name__}Value({self.items})"
+
+
+class Unknown:
+    """In place of the items of a list that only one side of a branch changed: items can be appended, whatever reads them breaks there."""
+
+    def append(self, item: Value) -> None:
+        pass
+
+    def pop(self) -> None:
+        pass
+
+    def refuse(self, *args: Any) -> Any:
+        raise Unsupported("TW103", "the value of a tensor is needed in Python: it decides what a list holds")
+
+    __iter__ = __len__ = __getitem__ = __contains__ = __add__ = __bool__ = __setitem__ = __reversed__ = refuse
+    copy = index = count = insert = refuse
+
+
+class UnknownValue(Value):
+    """An attribute that only one side of a branch wrote: whatever reads it breaks there."""
 
 
 class UnreadList(ListValue):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.effects import Build, Write
+from thruway.capture.effects import Build, ExposeFirst, Write, each_step
 from thruway.capture.state import State
 from thruway.capture.values.base import (
     NULL, ArrayValue, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue,
@@ -45,11 +45,46 @@ def _cut(state: State, value: Value, circle: tuple[Value, ...]) -> None:
     expose(state, value)
 
 
+def is_shown(state: State, root: object) -> bool:
+    """Whether a call that waits looks at a tensor of the storage `root`: it must not be written before."""
+    waiting: list[object] = [step.operands[1:] for step in each_step(state.effects.steps) if isinstance(step, Write) and step.operation == "call"]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        match one:
+            case TensorValue() if one.known_trace is not None and one.trace.root is root:
+                return True
+            case tuple() | list():
+                waiting += one
+            case ListValue(items=list()) | TupleValue() | DictValue() | SetValue() | ObjectValue() if id(one) not in seen:
+                seen.add(id(one))
+                waiting += _inside(one)
+            case _:
+                pass
+    return False
+
+
+def _inside(value: Value) -> list[object]:
+    match value:
+        case ListValue() | TupleValue():
+            return list(value.items)
+        case DictValue():
+            return [pair[1] for pair in value.items.values()]
+        case SetValue():
+            return list(value.items.values())
+        case ObjectValue():
+            return [value.attributes, value.storage, *value.slots.values()]
+        case _:
+            return []
+
+
 MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue, IteratorValue, GeneratorValue, TransformedValue)
 
 
 def mark_exposed(state: State, value: Value) -> None:
     """From now on writes to the value, and to an object's attributes and builtin content, are steps."""
+    if value.age < state.effects.oldest:
+        raise ExposeFirst(value)
     parts = [value]
     if isinstance(value, ObjectValue | FunctionValue):
         parts += [part for part in (value.attributes, getattr(value, "storage", None)) if isinstance(part, MUTABLE)]
@@ -59,7 +94,7 @@ def mark_exposed(state: State, value: Value) -> None:
     def undo() -> None:
         for part in parts:
             part.exposed = False
-    state.effects.remember(undo)
+    state.effects.remember(undo, value.age)
 
 
 def children(state: State, value: Value) -> list[Value]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
-from thruway.capture.values.base import Constant, DictValue, FunctionValue, InstanceDict, TupleValue, Value
+from thruway.capture.values.base import Constant, DictValue, FunctionValue, InstanceDict, TupleValue, UnknownValue, Value
 from thruway.capture.values.effect import record
 from thruway.capture.values.older import age_to_change
 
@@ -19,6 +19,8 @@ def read_key(state: State, mapping: DictValue, key: Any) -> Value | None:
     """The value at `key` (a result of key_of), or None where the dict lacks it; guarded either way."""
     hit = mapping.items.get(key)
     if hit is not None:
+        if isinstance(hit[1], UnknownValue):
+            raise unsupported(state, "TW103", f"it decides what {key} is")
         return hit[1]
     if mapping.complete or key in mapping.missing or key in mapping.removed:
         return None

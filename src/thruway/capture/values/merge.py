@@ -6,7 +6,7 @@ import torch
 
 from thruway.capture.state import State
 from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value
-from thruway.capture.values.numbers import kind_of_number
+from thruway.capture.values.numbers import kind_of_any, kind_of_number
 from thruway.capture.values.types_ import python_type
 from thruway.core.errors import Unsupported
 from thruway.shapes.symbolic import SizeNode
@@ -36,8 +36,8 @@ class Merge:
             return left
         if left is UNSET or right is UNSET:
             return self._one_sided(left, right)
-        kind = kind_of_number(left)
-        if kind is not None and kind is kind_of_number(right):
+        kind = kind_of_any(left)
+        if kind is not None and kind is kind_of_any(right):
             return self._leaf(left, right)
         match left, right:
             case TensorValue(), TensorValue():

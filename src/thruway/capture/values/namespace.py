@@ -9,6 +9,7 @@ from thruway.capture.state import Namespace, State
 from thruway.capture.values.base import Constant, Value
 from thruway.capture.values.effect import record
 from thruway.capture.values.errors import raise_error
+from thruway.capture.values.older import GlobalSlot, note_global
 from thruway.capture.wrap import module_global, wrap
 from thruway.frame.source import Attr, Builtin
 
@@ -40,8 +41,9 @@ def _guard_not_shadowed(state: State, space: Namespace, name: str) -> None:
 
 def write_global(state: State, space: Namespace, name: str, value: Value) -> None:
     old = space.values.get(name)
+    state.effects.remember(lambda: space.values.pop(name, None) if old is None else space.values.__setitem__(name, old),
+                           note_global(state, GlobalSlot(space, name)))
     space.values[name] = value
-    state.effects.remember(lambda: space.values.pop(name, None) if old is None else space.values.__setitem__(name, old))
     record(state, "global_store", space, name, value)
 
 

@@ -26,6 +26,7 @@ from thruway.shapes.trace_tensor import from_meta
 
 EXACT, INT64 = 1 << 53, 1 << 63
 SMALL, STEP = 1 << 40, 1 << 20           # of numbers that loops count: where they start, and how far a round may take them
+NUMBERS = {torch.SymBool: bool, torch.SymInt: int, torch.SymFloat: float}
 WIDE = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 
@@ -37,14 +38,15 @@ def kind_of_number(value: Value) -> type | None:
         case Constant(value=int(number)) if type(number) is int and -INT64 <= number < INT64:
             return int
         case SizeValue() if is_element(value):
-            return {torch.SymBool: bool, torch.SymInt: int, torch.SymFloat: float}[type(value.size)]
+            return NUMBERS[type(value.size)]
         case _:
             return None
 
 
 def kind_of_any(value: Value) -> type | None:
-    """The same, also of an integer that sizes are made of."""
-    return int if isinstance(value, SizeValue) and type(value.size.node) is SizeNode else kind_of_number(value)
+    """The same, also of a number that comes in from outside, or from sizes."""
+    found = kind_of_number(value)
+    return NUMBERS.get(type(value.size)) if found is None and isinstance(value, SizeValue) else found
 
 
 def is_element(value: Value) -> bool:
@@ -243,7 +245,7 @@ def negated(state: State, condition: TensorValue) -> TensorValue:
 
 def choose_number(state: State, condition: TensorValue, when_true: Value, when_false: Value) -> Value:
     """One of two numbers of the same kind."""
-    kind = kind_of_number(when_true)
+    kind = kind_of_any(when_true)
     if kind is bool and isinstance(when_true, Constant) and isinstance(when_false, Constant):
         return truth_value(state, call_torch(state, torch.clone, [condition], {}) if when_true.value else negated(state, condition))
     chosen = call_torch(state, torch.where, [condition, number_tensor(state, when_true), number_tensor(state, when_false)], {})
