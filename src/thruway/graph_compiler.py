@@ -11,6 +11,7 @@ import resource
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from thruway.artifact.toolchain import NO_COMPILER
 from thruway.artifact.workers import Workers
 from thruway.capture.conditional import Conditional, WhileLoop
 from thruway.codegen.sources import Sources, generate
+from thruway.codegen.unfold import unfold
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.journal import Journal
 from thruway.core.passes import check_order, run_passes
@@ -37,6 +39,7 @@ from thruway.graph.cut import Cut, Piece, SideInput, cut, needs_cut, output_plac
 from thruway.graph.evaluate import evaluate
 from thruway.graph.numbers import Placed, place_numbers, with_numbers
 from thruway.graph.parts import Part, Parts, devices_of, draws, split_by_device, writes_inputs
+from thruway.graph.repeats import Folded, fold_repeats
 from thruway.graph.retrace import retrace
 from thruway.graph.rewrite import Context, copied
 from thruway.graph.show import show as show_graph
@@ -138,22 +141,41 @@ class GraphCompiler:
         self, placed: Placed, name: str, settings: Settings, machine: Machine, default_float: str, mode: str, facts: Facts, is_guarded: bool = False,
     ) -> Callable[..., Any]:
         """`is_guarded`: what is assumed of sizes is checked at each call."""
+        metas, facts = unite(placed.metas, facts)
+        compile_blocks = functools.partial(self._compile_blocks, placed.module, metas, placed.weights, name, settings, machine, default_float, mode, facts,
+                                           is_guarded)
+        folded = fold_repeats(placed.module.graph, metas, placed.weights, _derived_limit())
+        if folded is not None and machine.target.kernels:
+            try:
+                return compile_blocks(folded)
+            except _Unlike:
+                self.journal.add("whole", name, "equal blocks are compiled one by one after all: their steps differ")
+        return compile_blocks(None)
+
+    def _compile_blocks(
+        self, module: GraphModule, metas: Sequence[TensorMeta], weights: Sequence[bool], name: str, settings: Settings, machine: Machine, default_float: str,
+        mode: str, facts: Facts, is_guarded: bool, folded: Folded | None,
+    ) -> Callable[..., Any]:
+        """With `folded`, of equal blocks only those that it keeps; _Unlike where they cannot stand for all."""
         with self._stage("retrace", name, settings):
-            metas, facts = unite(placed.metas, facts)
-            graph = retrace(placed.module, metas, placed.weights, facts)
+            left_out = (folded.stand_ins, folded.dropped) if folded else ()
+            graph = retrace(module, metas, weights, facts, *left_out)
         with with_autocast(()):                                     # its casts are operators of the graph now
-            return self._compile_operators(graph, name, settings, machine, default_float, mode, facts, is_guarded)
+            return self._compile_operators(graph, name, settings, machine, default_float, mode, facts, is_guarded, folded)
 
     def _compile_operators(
         self, graph: Graph, name: str, settings: Settings, machine: Machine, default_float: str, mode: str, facts: Facts, is_guarded: bool,
+        folded: Folded | None = None,
     ) -> Callable[..., Any]:
         if is_on_gpu(graph):
+            if folded is not None:
+                raise _Unlike
             if not is_guarded:
                 refuse_assumed_sizes(facts)
             if len(devices_of(graph)) > 1:
                 return self._compile_parts(split_by_device(graph), name, settings, machine, default_float, mode)
             return compile_on_gpu(graph, machine.store, self.journal, name, settings, default_float, mode)
-        graph = self._passes(graph, machine.target, facts, name, settings)
+        graph = self._passes(graph, machine.target, facts, name, settings, folded)
         _refuse_what_is_elsewhere(graph, machine.target)
         if not is_guarded:
             refuse_assumed_sizes(facts)
@@ -170,9 +192,13 @@ class GraphCompiler:
         self.journal.offer("plan", name, lambda: str(plan))
         if plan.predictions:
             gain = sum(each.microseconds for each in plan.predictions)
-            self.journal.add("predicted", name, f"{len(plan.predictions)} fusions save {gain:.3g} µs a call")
+            without = ", those of copied blocks not counted" if folded else ""
+            self.journal.add("predicted", name, f"{len(plan.predictions)} fusions save {gain:.3g} µs a call{without}")
         with self._stage("generate", name, settings):
             sources = generate(plan, machine.target)
+            if folded is not None:
+                sources = _unfolded(sources, folded)
+                self.journal.add("copied", name, f"the steps of {folded.copies} of {len(folded.fold.blocks)} equal blocks are copies")
         self.journal.offer("code", name, lambda: "\n".join(sources.units))
         call = self._load(sources, machine, name, settings)
         return _restoring_random_state(call) if any(map(_draws, graph.nodes)) else call
@@ -205,8 +231,9 @@ class GraphCompiler:
         if settings.stop == stage:
             raise Unsupported("TW803", f"THRUWAY_STOP asks to stop after {stage}")
 
-    def _passes(self, graph: Graph, target: Target, facts: Facts, name: str, settings: Settings) -> Graph:
-        context = Context(target, settings.numerics, _derived_limit(), owns_graph=settings.verify < 2)
+    def _passes(self, graph: Graph, target: Target, facts: Facts, name: str, settings: Settings, folded: Folded | None) -> Graph:
+        limit, denied = (folded.limit, folded.denied) if folded else (_derived_limit(), frozenset[str]())
+        context = Context(target, settings.numerics, limit, denied=denied, owns_graph=settings.verify < 2)
         verify = functools.partial(verify_graph, facts=facts) if settings.verify > 1 else None
 
         def report(stage: str, seconds: float, changed: bool, value: Graph) -> None:
@@ -258,6 +285,18 @@ class Machine:
     @functools.cached_property
     def target(self) -> Target:
         return cpu_target(kernels=self.workers is not None)
+
+
+class _Unlike(Exception):
+    """Blocks that are equal in the captured graph became different steps."""
+
+
+def _unfolded(sources: Sources, folded: Folded) -> Sources:
+    """`sources` for all the blocks of the graph."""
+    launch = unfold(sources.launch, folded.fold)
+    if launch is None:
+        raise _Unlike
+    return replace(sources, launch=launch)
 
 
 def _derived_limit() -> int:

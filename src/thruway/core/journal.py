@@ -49,6 +49,7 @@ KINDS = (
     "postponed",        # one call ran as it is, so that the next can be captured better; `detail` says why
     "cache_hit", "cache_miss",
     "kept_eager",       # compiled measured slower than eager
+    "copied", "whole",  # of equal blocks some were compiled and the others copied from them; or each was compiled after all
     "repack",           # folded or packed weights were derived again
     "predicted", "measured",     # a choice for a GPU: what it should gain, and what was measured
     "recording_again",  # recording a CUDA graph failed; it is tried again at a later call

@@ -67,7 +67,7 @@ def mark_derived(graph: Graph, context: Context) -> Graph:
     ends.sort(key=lambda end: (end[1].target not in PACKS, end[1].target in CHEAP, storages.place[end[0]]))
     kept: set[Node] = set()
     for node, work in ends:
-        if work in kept or work.target in PACKS or context.reserve(_size(work), node.name):
+        if work in kept or work.target in PACKS or context.reserve(_size(work), node):
             kept.add(work)
             _mark(by_name[node.name], names)
     _keep_from_caller(fresh)

@@ -7,9 +7,10 @@ apart. What is recorded is eager's program, operator by operator; `functionalize
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from torch._ops import OpOverload
@@ -36,6 +37,7 @@ VIEWS_FOR = {
 }
 
 
+NOTHING: Mapping[Node, Node] = MappingProxyType({})
 SIZE_ARITHMETIC = {operator.add: add, operator.mul: mul, operator.floordiv: floordiv, operator.mod: mod,
                    torch.sym_max: maximum, torch.sym_min: minimum}
 
@@ -211,17 +213,21 @@ class Recorder(TraceMode):
         return node
 
 
-def retrace(graph_module: GraphModule, metas: Sequence[TensorMeta | SizeLike], weights: Sequence[bool], facts: Facts | None = None) -> Graph:
-    """The ATen graph of `graph_module` for inputs of these metadata, without gradients. One placeholder per meta, in order.
+def retrace(
+    graph_module: GraphModule, metas: Sequence[TensorMeta | SizeLike], weights: Sequence[bool], facts: Facts | None = None,
+    stand_ins: Mapping[Node, Node] = NOTHING, dropped: Collection[int] = (),
+) -> Graph:
+    """The ATen graph of `graph_module` for inputs of these metadata, without gradients. One placeholder per meta, in order, less those at the
+    positions `dropped`. Nodes in `stand_ins` do not run; they have the value of the node that they are mapped to.
 
     What is assumed of symbolic sizes is recorded in `facts`, whose hints answer comparisons.
     """
     graph = Graph()
     recorder = Recorder(graph, facts=facts)
     names = [n.target for n in graph_module.graph.nodes if n.op == "placeholder"]
-    inputs = [_input(recorder, meta, name, weight) for meta, name, weight in zip(metas, names, weights)]
+    inputs = [None if i in dropped else _input(recorder, meta, name, weight) for i, (meta, name, weight) in enumerate(zip(metas, names, weights))]
     with kept_modes(), _below_autograd(recorder):
-        outputs = run_captured(graph_module, inputs, recorder)
+        outputs = run_captured(graph_module, inputs, recorder, stand_ins)
     return _close(recorder, outputs)
 
 
@@ -272,12 +278,15 @@ def _below_autograd(recorder: Recorder) -> ExitStack:
     return stack
 
 
-def run_captured(module: GraphModule, inputs: Sequence[object], recorder: Recorder) -> tuple[object, ...]:
+def run_captured(module: GraphModule, inputs: Sequence[object], recorder: Recorder, stand_ins: Mapping[Node, Node] = NOTHING) -> tuple[object, ...]:
     """The captured graph over `inputs`; each operator is recorded under the line of the captured node that calls it."""
     remaining = list(inputs)
     recorder.autocast = autocast_devices()
     values: dict[Node, object] = {}
     for node in module.graph.nodes:
+        if node in stand_ins:
+            values[node] = values[stand_ins[node]]
+            continue
         recorder.line = node.meta.get("line")
         args, kwargs = map_arg(node.args, values.__getitem__), map_arg(node.kwargs, values.__getitem__)
         match node.op:

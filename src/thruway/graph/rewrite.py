@@ -35,13 +35,14 @@ aten = torch.ops.aten
 @dataclass(slots=True)
 class Context:
     """What passes may know and what they report. `numerics` as in Settings; `derived_limit`: bytes that values kept between
-    calls may take (None: any); `owns_graph`: a pass may change the graph that it is given; `notes`: (kind, text) records of the
-    numeric exceptions taken and of choices refused."""
+    calls may take (None: any); `denied`: names of weights of which nothing may be kept; `owns_graph`: a pass may change the graph that it is
+    given; `notes`: (kind, text) records of the numeric exceptions taken and of choices refused."""
 
     target: Target = Target()
     numerics: str = "eager"
     derived_limit: int | None = None
     derived_bytes: int = 0
+    denied: frozenset[str] = frozenset()
     owns_graph: bool = False
     notes: list[tuple[str, str]] = field(default_factory=list)
 
@@ -52,13 +53,24 @@ class Context:
         self.notes.append((exception, node.name))
         return True
 
-    def reserve(self, amount: int | None, what: str) -> bool:
-        """Takes `amount` bytes for a derived value; False, with a note, where that would pass the limit or is unknown."""
-        if amount is None or (self.derived_limit is not None and self.derived_bytes + amount > self.derived_limit):
-            self.notes.append(("unpacked", f"{what}: memory"))
+    def reserve(self, amount: int | None, weight: Node) -> bool:
+        """Takes `amount` bytes for a value derived from `weight`; False, with a note, where that would pass the limit or is unknown."""
+        beyond = amount is None or (self.derived_limit is not None and self.derived_bytes + amount > self.derived_limit)
+        if amount is None or beyond or (self.denied and not self.denied.isdisjoint(_names_below(weight))):
+            self.notes.append(("unpacked", f"{weight.name}: memory"))
             return False
         self.derived_bytes += amount
         return True
+
+
+def _names_below(node: Node) -> set[str]:
+    """The placeholders that a derived value is made of."""
+    found, left = {node}, [node]
+    while left:
+        fresh = [used for used in left.pop().all_input_nodes if used not in found]
+        found.update(fresh)
+        left.extend(fresh)
+    return {one.name for one in found if one.op == "placeholder"}
 
 
 VIEWS_BY_SIZES = frozenset({aten.view.default, aten._unsafe_view.default})

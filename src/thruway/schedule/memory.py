@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE
+from thruway.core.launch import TensorSpec
 from thruway.core.sizes import SizeLike
 from thruway.loops.ir import Buffer, Extern, Kernel, Op
 from thruway.schedule.depend import read_buffers, root, written_buffers
@@ -50,7 +51,7 @@ def plan_memory(
     """A Placement for every buffer in use, and the arena's size in bytes. `has_out`: library calls that can write into given memory."""
     placements = _fixed(buffers, derived, steps, outputs, has_out)
     lifetimes = _lifetimes(buffers, steps, placements)
-    pack = _pack_offsets if all(type(x.bytes) is int for x in lifetimes) else _stack_slots
+    pack = pack_offsets if all(type(x.bytes) is int for x in lifetimes) else _stack_slots
     offsets, total = pack(lifetimes)
     placements.update({name: Placement("arena", offset) for name, offset in offsets.items()})
     return placements, total
@@ -80,7 +81,7 @@ def _fixed(
     return result
 
 
-def byte_size(buffer: Buffer) -> SizeLike:
+def byte_size(buffer: Buffer | TensorSpec) -> SizeLike:
     """Bytes from the first to the last element of a buffer, rounded up to the arena's alignment."""
     strides = buffer.strides
     if strides is None:
@@ -132,7 +133,7 @@ def may_take_over(kernel: Kernel, old: str, new: str, buffers: Mapping[str, Buff
         x.index in written for x in loads(*values) if x.buffer == old)
 
 
-def _pack_offsets(lifetimes: Sequence[Lifetime]) -> tuple[dict[str, SizeLike], SizeLike]:
+def pack_offsets(lifetimes: Sequence[Lifetime]) -> tuple[dict[str, SizeLike], SizeLike]:
     """Largest first, each at the lowest offset that is free during its whole life."""
     placed: list[tuple[int, int, Lifetime]] = []
     for one in sorted(lifetimes, key=lambda x: (-x.bytes, x.born, x.name)):

@@ -65,7 +65,7 @@ def _only_first_is_used(node: Node) -> bool:
 def _fold(node: Node, context: Context) -> None:
     convolution = node.args[0]
     weight = bind(convolution).weight
-    if not context.reserve(bytes_of(meta(weight)), node.name) or not context.allows("batch norm folded", node):
+    if not context.reserve(bytes_of(meta(weight)), weight) or not context.allows("batch norm folded", node):
         return
     result = _folded(Emitter(node), bind(node), bind(convolution))
     if not isinstance(meta(node), (tuple, list)):

@@ -63,7 +63,7 @@ def select_convolutions(graph: Graph, context: Context) -> Graph:
 def _select(node: Node, context: Context, folded: set[str], written: set[str]) -> None:
     """Packs the weight (a folded one was paid for already) and takes what follows along, unless a write stands near."""
     a = bind(node)
-    if a.weight.name not in folded and not context.reserve(bytes_of(meta(a.weight)), node.name):
+    if a.weight.name not in folded and not context.reserve(bytes_of(meta(a.weight)), a.weight):
         return
     alone = a.input.name in written or node.name in written
     summed = None if alone else _residual(node, context, written)

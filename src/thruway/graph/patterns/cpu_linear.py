@@ -142,7 +142,7 @@ def rows_of(x: Node) -> int | None:
 def _select(node: Node, choice: str, context: Context, made: set[str]) -> None:
     a, emit = bind(node), Emitter(node)
     rows = rows_of(a.input)
-    keeps = a.weight.name in made or context.reserve(bytes_of(meta(a.weight)), node.name)
+    keeps = a.weight.name in made or context.reserve(bytes_of(meta(a.weight)), a.weight)
     if not keeps and not _packs_per_call(context.target, node, choice, rows, product(meta(a.weight).sizes)):
         return
     if choice == "mkl":

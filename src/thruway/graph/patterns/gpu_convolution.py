@@ -75,7 +75,7 @@ def _keep_weight(node: Node, a: SimpleNamespace, context: Context, folded: set[s
 
 
 def _channels_last(emit: Emitter, weight: Node, context: Context, folded: set[str]) -> Node:
-    if is_channels_last(meta(weight)) or not (weight.name in folded or context.reserve(bytes_of(meta(weight)), weight.name)):
+    if is_channels_last(meta(weight)) or not (weight.name in folded or context.reserve(bytes_of(meta(weight)), weight)):
         return weight
     return emit(aten.clone.default, weight, memory_format=torch.channels_last)
 

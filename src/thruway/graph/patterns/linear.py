@@ -91,7 +91,7 @@ def _merge(nodes: list[Node], context: Context) -> bool:
     (_, width), dtype, total = meta(parts[0].weight).sizes, meta(parts[0].weight).dtype, sum(bytes_of(meta(a.weight)) for a in parts)
     if not merging_pays(context.target, dtype, rows_of(parts[0].input), total // ITEMSIZE[dtype], ITEMSIZE[dtype], saved_calls(dtype, width, len(parts))):
         return False
-    if not context.reserve(total, nodes[0].name) or not context.allows("linears merged", nodes[0]):
+    if not context.reserve(total, parts[0].weight) or not context.allows("linears merged", nodes[0]):
         return False
     first = _behind_weights(nodes[0], parts)
     emit = Emitter(first)
