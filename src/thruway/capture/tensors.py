@@ -27,7 +27,7 @@ from thruway.core.errors import Unsupported
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol, as_symbol
 from thruway.frame.source import show
 from thruway.shapes.booleans import OpenNode
-from thruway.shapes.floats import Element, FloatInput, FloatNode, IntElementNode
+from thruway.shapes.floats import Element, FloatInput, FloatNode, IntElementNode, WholeNode
 from thruway.shapes.nodes import make_node
 from thruway.shapes.refuse import ILL_SHAPED
 from thruway.shapes.symbolic import bare
@@ -125,6 +125,8 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
         target = _operators().get(target, target)
     if target not in TAKES_FLOATS:
         args, kwargs = [without_floats(state, a) for a in args], {k: without_floats(state, v) for k, v in kwargs.items()}
+    else:
+        args = [specialize(state, a) if isinstance(a, SizeValue) and isinstance(a.size.node, WholeNode) else a for a in args]
     try:
         trace_args = [to_trace(a) for a in args]
         trace_kwargs = {k: to_trace(v) for k, v in kwargs.items()}

@@ -20,6 +20,9 @@ from thruway.shapes.refuse import NO_RULE
 
 Expression = Any
 FLOAT_FUNCTIONS = (math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1, math.sin, math.cos, math.tan, math.tanh, math.atan, math.pow)
+LOGARITHMS = (math.log, math.log2, math.log10)
+GROW_SLOWLY = (math.sqrt, math.log1p, math.sin, math.cos, math.tan, math.tanh, math.atan, *LOGARITHMS)       # no size is too large for them
+SIGNS = {operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,8 @@ class FloatNode:
     def through(self, function: Callable[..., Any], *others: FloatNode) -> FloatNode:
         """A function that raises, or gives no float, for some numbers: not for this one, nor for those that the guard lets pass."""
         operands = (self, *others)
+        if self._always_through(function, others):
+            return self._of(function, *operands)
         if self._settles(*others) is None:
             operands = tuple([one.wrap_float(one.fix()) for one in operands])
         try:
@@ -185,6 +190,22 @@ class FloatNode:
         made._asked(is_number, made)
         return made
 
+    def _always_through(self, function: Callable[..., Any], others: tuple[FloatNode, ...]) -> bool:
+        """Whether the function gives a float for whatever such a size of a tensor may be."""
+        if not isinstance(self.expression, Size) or self._settles() is not None or self.facts.is_free(self.expression):
+            return False
+        if function in GROW_SLOWLY and not others:
+            return self.facts.holds(self.expression, ">" if function in LOGARITHMS else ">=", 0)
+        exponent = others[0].expression if function in (operator.pow, math.pow) and len(others) == 1 else None
+        return type(exponent) is float and exponent <= 1 and self.facts.holds(self.expression, ">=" if exponent >= 0 else ">", 0)
+
+    def whole(self, function: Callable[[float], int]) -> FloatNode | None:
+        """What int, round or a function of `math` makes of a root of a tensor's size; None for other numbers."""
+        found = leaves(self.expression)
+        sizes_only = all(isinstance(leaf, Size) and not self.facts.is_free(leaf) for leaf in found)
+        is_root = isinstance(self.expression, tuple) and self.expression[0] in (operator.pow, math.sqrt, math.pow)
+        return WholeNode((function, self.expression), function(self.hint), self.facts) if found and sizes_only and is_root else None
+
     def _compare(self, function: Callable[..., bool], other: FloatNode) -> BoolNode:
         return BoolNode(self._asked(function, self, other))
 
@@ -192,10 +213,19 @@ class FloatNode:
         """The answer for this call. Where it hangs on one input alone, that input's other values that have the same answer are as good."""
         source = operands[0]._settles(*operands[1:])
         if source is None:
+            if (sign := SIGNS.get(function)) is not None and operands[0]._is_plain_size() and operands[1]._is_small_whole():
+                return self.facts.holds(operands[0].expression, sign, int(operands[1].expression))
             return function(*(one.fix() for one in operands))
         answer = function(*(one.hint for one in operands))
         self.facts.truths.setdefault(source, {})[Truth(function, tuple(one.expression for one in operands), answer)] = None
         return answer
+
+    def _is_plain_size(self) -> bool:
+        return isinstance(self.expression, Size) and not self.facts.is_free(self.expression)
+
+    def _is_small_whole(self) -> bool:
+        """Whether a size as a float compares with the number as the size does."""
+        return type(self.expression) in (int, float) and self.expression == self.expression // 1 and abs(self.expression) <= 1 << 52
 
     def _settles(self, *others: FloatNode) -> object | None:
         """The source of the one input that it, and the others, are made of; None where there is no such input."""
@@ -219,6 +249,18 @@ class _IntNode(FloatNode):
     def guard_int(self, file, line): return self.fix()
     def int_(self): return self.fix()
     def sym_float(self): return self.fix()
+
+
+class WholeNode(_IntNode):
+    """What torch.SymInt asks of the node of the whole part of a float that is made of sizes. Whatever asks for it needs its value."""
+
+    __slots__ = ()
+
+    def _of(self, function: Callable[..., float], *operands: FloatNode) -> FloatNode:
+        raise Unsupported(NO_RULE, "arithmetic on the whole part of a float")
+
+    def _divided_by(self, other: FloatNode) -> FloatNode:
+        return self._of(operator.truediv, self, other)
 
 
 class IntInputNode(_IntNode):

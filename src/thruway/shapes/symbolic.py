@@ -27,6 +27,7 @@ from thruway.shapes.rules import strides as layouts
 _UNNAMED_HINTS = (1031, 2053, 4099, 8209, 16411, 32771, 65537, 131101)
 Layout = Callable[[tuple, tuple], bool]
 Range = tuple[int | None, SizeLike | None]
+MOST_POWER = 4              # of a size that stays symbolic
 _TRACED = (2, 2**62)        # a traced size symbol is at least 2, since capture specialises 0 and 1, and fits an int64
 ELEMENTS = "stay in torch's operators (torch.where, torch's own in place of numpy's), or accept the break"
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -334,7 +335,11 @@ class SizeNode:
     def int_truediv(self, other): return self.truediv(other)
 
     def pow(self, other):
-        raise Unsupported(NO_RULE, "a power of a symbolic size")
+        if type(other.size) is not int or not 0 <= other.size <= MOST_POWER:
+            raise Unsupported(NO_RULE, "a power of a symbolic size")
+        return self._node(core.product([self.size] * other.size))
+
+    def pow_by_natural(self, other): return self.pow(other)
 
 
 def _channels_last(rank: int, sizes: list[SizeNode], strides: list[SizeNode], ask: Layout) -> BoolNode:

@@ -11,7 +11,7 @@ import numpy
 import torch
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.known_calls.rounding import part_of_size, trunc_of
+from thruway.capture.known_calls.rounding import part_of_size, trunc_of, whole_part
 from thruway.capture.known_calls.torch_tensors import INTEGERS, item
 from thruway.capture.opcodes.stack import cell_content
 from thruway.capture.state import Inline, State, UserRaise
@@ -136,6 +136,8 @@ def number(cls: type, slot: str):
                 return number_in_array(state, value, cls.__name__)
             case SizeValue():
                 part = part_of_size(state, value) if cls is int else None
+                if cls is int and part is None and (whole := whole_part(state, int, value)) is not None:
+                    return whole
                 return size_operation(state, NUMBERS[cls], value) if part is None else from_python(state, symint(trunc_of(*part), state.facts))
             case ObjectValue():
                 found = state.type_lookup(value.cls, slot)

@@ -73,9 +73,18 @@ def round_of(a: Any, b: int) -> Any:
     return (a * 2 + (b - 1) + (a // b) % 2) // (2 * b)
 
 
+def whole_part(state: State, function: Callable[[float], int], value: Value) -> Value | None:
+    """The function of a root of a size, which Python computes at each call; None for other numbers."""
+    node = value.size.node if isinstance(value, SizeValue) else None
+    whole = node.whole(function) if type(node) is FloatNode else None
+    return None if whole is None else from_python(state, torch.SymInt(whole))
+
+
 def row(function: Callable[..., Any], rounding: Rounding) -> Callable[[State, Args, Kwargs], Value]:
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
         part = part_of_size(state, args[0]) if len(args) == 1 and not kwargs else None
+        if part is None and len(args) == 1 and (whole := whole_part(state, function, args[0])) is not None:
+            return whole
         return call_pure(state, function, args, kwargs) if part is None else from_python(state, symint(rounding(*part), state.facts))
     return handler
 
@@ -84,6 +93,8 @@ def rounded(state: State, args: Args, kwargs: Kwargs) -> Value | None:
     """round() of a size, or of a fraction of one to a whole number; None for what else there is."""
     digits = args[1] if len(args) == 2 else kwargs.get("ndigits", Constant(None))
     part = part_of_size(state, args[0]) if args else None
+    if part is None and isinstance(digits, Constant) and digits.value is None and args:
+        return whole_part(state, round, args[0])
     if part is None or not isinstance(digits, Constant) or digits.value is not None and not isinstance(digits.value, int):
         return None
     size, by = part

@@ -188,9 +188,10 @@ def _constant_pad(x: TensorMeta, pad: Sequence[SizeLike], value: object = 0) -> 
     sizes = list(x.sizes)
     for i in range(len(pad) // 2):
         left, right = pad[2 * i], pad[2 * i + 1]
-        require(sizes[-1 - i] + min(left, 0) + min(right, 0) >= 0, "padding that takes away more than there is")
+        cut = sum(amount for amount in (left, right) if amount < 0)
+        require(sizes[-1 - i] + cut >= 0, "padding that takes away more than there is")
         sizes[-1 - i] = sizes[-1 - i] + left + right
-    if all(type(p) is int and p <= 0 for p in pad):
+    if all(type(p) is int and p <= 0 for p in pad) or not is_contiguous(x.sizes, x.strides) and all(p <= 0 for p in pad):
         return TensorMeta(tuple(sizes), preserved_strides(tuple(sizes), x.strides), x.dtype, x.device)
     if len(sizes) in CHANNELS_LAST_ORDER and suggests_channels_last(x.sizes, x.strides):
         return TensorMeta(tuple(sizes), channels_last_strides(tuple(sizes)), x.dtype, x.device)

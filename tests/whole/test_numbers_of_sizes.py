@@ -1,0 +1,66 @@
+"""Powers, roots and paddings of sizes that change between calls: one entry answers them all, with Python's numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import thruway
+
+ONE_ENTRY = {
+    "root": lambda x: (x * 2, x.shape[0] ** 0.5, math.sqrt(x.shape[0] + 1), x.shape[0] ** -0.5),
+    "whole_root": lambda x: (x * 2, int(x.shape[0] ** 0.5), int(math.sqrt(x.shape[0]))),
+    "rounded_root": lambda x: (x * 2, round(x.shape[0] ** 0.5), math.ceil(math.sqrt(x.shape[0])), math.floor(x.shape[0] ** 0.25)),
+    "scaled": lambda x: (x / x.shape[0] ** 0.5, x * x.shape[0] ** -0.5, x + math.sqrt(x.shape[0])),
+    "logarithm": lambda x: (x * math.log(x.shape[0]), math.log2(x.shape[0]), x.sum() / math.log1p(x.shape[0])),
+    "power": lambda x: (x * x.shape[0] ** 2, x.shape[0] ** 3 - 1, x.shape[0] ** 0, x.shape[0] ** 1),
+    "padded": lambda x: F.pad(x, (0, -x.shape[0] % 8)),
+    "padded_both": lambda x: F.pad(x[None].expand(2, -1).contiguous(), (x.shape[0] // 30, 1, 0, x.shape[0] % 2), value=1.5),
+    "padded_view": lambda x: F.pad(x, (0, -x.shape[0] % 4)).view(-1, 4).sum(0),
+}
+OTHERS = {
+    "branch": lambda x: x * 2 if int(x.shape[0] ** 0.5) > 4 else x * 3,
+    "loop": lambda x: [x * i for i in range(int(x.shape[0] ** 0.5))],
+    "position": lambda x: (x * 2, [3, 1, 4, 1, 5, 9, 2][int(x.shape[0] ** 0.5)]),
+    "key": lambda x: {"x": x + 1, int(x.shape[0] ** 0.5): 1},
+    "text": lambda x: (x + 1, float(f"{x.shape[0] ** 0.5:.3f}"), int(str(int(x.shape[0] ** 0.5)))),
+    "tensor": lambda x: (x * int(x.shape[0] ** 0.5), x + round(math.sqrt(x.shape[0]))),
+    "as_size": lambda x: x[: int(math.sqrt(x.shape[0])) ** 2].view(int(math.sqrt(x.shape[0])), -1),
+    "below_zero": lambda x: (x * 2, (x.shape[0] - 20) ** 0.5 if x.shape[0] > 20 else x.shape[0] ** 2),
+    "strided": lambda x: F.pad(x.view(1, -1).expand(3, -1).t(), (0, -x.shape[0] % 8)).stride(),
+}
+SIZES = (14, 15, 16, 25, 31, 40)
+
+
+def outcomes(function, compiled):
+    for size in SIZES:
+        x = torch.arange(float(size))
+        yield function(x), compiled(x)
+
+
+@pytest.mark.parametrize("name", ONE_ENTRY)
+def test_one_entry(name):
+    compiled = thruway.compile(ONE_ENTRY[name], dynamic=True, fullgraph=True)
+    before = thruway.metrics()["recompiles"]
+    for expected, found in outcomes(ONE_ENTRY[name], compiled):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+    assert thruway.metrics()["recompiles"] == before
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_values_that_python_needs(name):
+    for expected, found in outcomes(OTHERS[name], thruway.compile(OTHERS[name], dynamic=True)):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+
+
+def test_a_root_that_raises():
+    def rooted(x):
+        try:
+            return x * 2, math.sqrt(x.shape[0] - 15)
+        except ValueError:
+            return x * 3, None
+    for expected, found in outcomes(rooted, thruway.compile(rooted, dynamic=True)):
+        assert torch.equal(expected[0], found[0]) and expected[1] == found[1]
