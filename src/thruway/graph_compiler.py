@@ -215,9 +215,9 @@ class GraphCompiler:
 
     def _part(self, part: Part, name: str, settings: Settings, machine: Machine, default_float: str, mode: str) -> Callable[..., Any]:
         """A part compiled, or run by torch's operators: a move, or one that no stage takes."""
-        by_torch = functools.partial(_run_part, copied(part.graph))
         if part.device is None:
-            return by_torch
+            return functools.partial(_run_move, part.graph)
+        by_torch = functools.partial(_run_part, copied(part.graph))
         try:
             return or_by_torch(self._compile_operators(part.graph, name, settings, machine, default_float, mode, Facts(), True), by_torch)
         except Unsupported as failure:
@@ -338,7 +338,12 @@ def _restoring_random_state(call: Callable[..., tuple[torch.Tensor, ...]]) -> Ca
 
 
 def _run_part(graph: Graph, *inputs: Any) -> tuple[Any, ...]:
-    with torch.no_grad(), torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
+    with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
+        return _run_move(graph, *inputs)
+
+
+def _run_move(graph: Graph, *inputs: Any) -> tuple[Any, ...]:
+    with torch.no_grad():
         return tuple(_laid_out(value, node.meta["value"]) for value, node in zip(evaluate(graph, inputs), graph.output_node().args[0]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from runtime.device_programs import programs
 from runtime.gpu_functions import MODES, assert_close, rows
 
 import thruway
@@ -154,3 +155,53 @@ def test_an_index_out_of_range_on_the_cpu_is_eagers_error():
             compiled(x, table, torch.tensor([1, 2]))
         with pytest.raises(IndexError):
             compiled(x, table, torch.tensor([1, 9]))
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize("there", ["cpu", pytest.param("cuda:1", marks=two)])
+@pytest.mark.parametrize("name", programs("cpu", "cpu"))
+def test_programs_over_devices(name, there, mode):
+    """Equal results, layouts and devices, and the same in the arguments afterwards."""
+    function, make = programs("cuda:0", there)[name]
+    compiled = thruway.compile(function, mode=mode)
+    with torch.no_grad():
+        for seed in range(5):
+            mine = make()
+            theirs = [each.clone() for each in mine]
+            torch.manual_seed(seed)
+            got = compiled(*mine)
+            torch.manual_seed(seed)
+            want = function(*theirs)
+            assert_near(got, want)
+            assert_near(mine, theirs)
+    left = [(event.kind, event.detail, event.reason) for event in journal.events if event.kind in ("bug", "eager", "graph_break")]
+    assert not left, left
+
+
+def assert_near(got, want) -> None:
+    if isinstance(want, torch.Tensor):
+        assert (got.shape, got.dtype, got.stride(), got.device) == (want.shape, want.dtype, want.stride(), want.device)
+        torch.testing.assert_close(got, want, rtol=2e-3, atol=2e-3 if want.dtype == torch.float32 else 1e-5)
+        return
+    for a, b in zip(got, want, strict=True):
+        assert_near(a, b)
+
+
+@two
+def test_gradients_through_both_gpus():
+    model, x = Halves(), rows(4, 64)
+    compiled = thruway.compile(model)
+    for _ in range(3):
+        got, want = (torch.autograd.grad(each(x).square().sum(), list(model.parameters())) for each in (compiled, model))
+        assert_near(got, want)
+    assert not journal.of_kind("bug")
+
+
+@two
+def test_dynamic_sizes_over_both_gpus():
+    compiled, work = (thruway.compile(f, dynamic=True) if wrap else f for f in (lambda x: (x.relu().to("cuda:1") + 1).sum(0),) for wrap in (True, False))
+    with torch.no_grad():
+        for n in (3, 5, 9, 3):
+            x = rows(n, 4)
+            assert_near(compiled(x), work(x))
+    assert not journal.of_kind("bug")
