@@ -219,3 +219,28 @@ def test_one_of_several_views_whose_base_was_written():
         return first.view(7)
 
     assert_same(run, torch.ones(2, 3, requires_grad=True))
+
+
+def test_checks_are_made_for_what_is_not_read_and_after_inputs_were_written():
+    def part(x, index):
+        return x[index][0] * 2
+
+    def divided(x):
+        less = x + 1
+        x.view(-1)[0] = 3
+        return x // less
+
+    for index in ([0, 1], [0, 5]):
+        assert_same(part, torch.ones(3, 2), torch.tensor(index))
+    before = thruway.metrics()["bugs"]
+    assert_same(divided, torch.tensor([5, 6]))
+    assert_same(divided, torch.tensor([-1, 6]))
+    assert thruway.metrics()["bugs"] == before
+
+
+def test_sine_of_a_single_number():
+    before = thruway.metrics()["bugs"]
+    for run in (lambda x: x.amax().sin(), lambda x: x.sum().cos() + 1, lambda x: x[0].sin()):
+        assert_same(run, torch.rand(5))
+        assert_same(run, torch.rand(5) * 1e6)
+    assert thruway.metrics()["bugs"] == before

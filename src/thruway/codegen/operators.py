@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from thruway.codegen.ctypes_c import REGISTER, SINGLE, UNSIGNED, register_type
 from thruway.core.errors import Unsupported
-from thruway.loops.ir import Literal, Op
+from thruway.loops.ir import Expr, Literal, Op
 
 INFIX = {"add": "+", "sub": "-", "mul": "*"}
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -36,7 +36,16 @@ def may_fault(op: Op) -> bool:
     if op.name not in FAULTS or is_float(op.dtype):
         return False
     divisor = op.args[1]
-    return not (isinstance(divisor, Literal) and divisor.value != 0)
+    return not (isinstance(divisor, Literal) and divisor.value != 0 or _is_never_zero(divisor))
+
+
+def _is_never_zero(divisor: Expr) -> bool:
+    """Whether it is a checked divisor: 1 where it was 0, and 1 more where the check, which then fails, was made elsewhere."""
+    match divisor:
+        case Op("add", (Op("where", (Op("eq", (value, Literal(0))), Literal(1), other)), _)):
+            return value == other
+        case _:
+            return False
 
 
 def operator(op: Op, args: list[str]) -> str:

@@ -92,12 +92,18 @@ class Rows(Printer):
     def ordered_loops(self, e: Emitter, axes: Sequence[Axis]) -> None:
         """A pointwise kernel's loops inside one item, the last one vectorised unless its points may collide."""
         if not axes:
-            self.add_lets(e, self.kernel.phases[0])
-            self.stores(e, self.kernel.phases[0])
+            self.single_point(e, self.kernel.phases[0])
         elif len(axes) == 1:
             self.point_loop(e, axes[0], "0", e.size(axes[0].extent))
         else:
             nested(e, axes[0], lambda: self.ordered_loops(e, axes[1:]))
+
+    def single_point(self, e: Emitter, phase: Phase) -> None:
+        """A phase without a loop of its own: no block that would be done again, where the fast sin and cos fail."""
+        e.exact = True
+        self.add_lets(e, phase)
+        self.stores(e, phase)
+        e.exact = False
 
     def point_loop(self, e: Emitter, axis: Axis, lo: str, hi: str) -> None:
         phase = self.kernel.phases[0]
@@ -109,11 +115,11 @@ class Rows(Printer):
     # phases with inner axes
 
     def phase(self, e: Emitter, phase: Phase) -> None:
+        if not phase.inner:
+            self.single_point(e, phase)
+            return
         self.add_lets(e, phase)
         found = [accumulator(r) for r in phase.reductions]
-        if not phase.inner:
-            self.stores(e, phase)
-            return
         if self.kernel.scan is not None:
             self.scan(e, phase, found[0])
             return

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from thruway.core import sizes
-from thruway.core.sizes import Symbol, as_symbol
-from thruway.loops.ir import Axis, Buffer, Cast, CheckIndex, Compute, Expr, Extern, IndexValue, Literal, Load, Node, Scan, Update, Within
+from thruway.core.sizes import SizeLike, Symbol, as_symbol
+from thruway.loops.ir import Axis, Buffer, Cast, CheckIndex, Compute, Expr, Extern, Index, IndexValue, Literal, Load, Node, Scan, Update, Within
 from thruway.schedule.depend import changed_buffers, cost_of, is_pinned, loads_of, read_buffers, root
 from thruway.schedule.rewrite import children, is_size, rewrite, strip_reduce, substitution, walk, weigh
 from thruway.schedule.space import is_injective
@@ -34,6 +34,7 @@ class Definition:
     numel: int
     loads: int
     moves: bool
+    checks: bool
 
 
 def inline(nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str]) -> list[Node]:
@@ -75,7 +76,8 @@ class _Inliner:
             at[name] = min(at.get(name, position), self.inherited.get(name, position))
         numel = weigh(sizes.product(a.extent for a in node.axes))
         moves = all(isinstance(x, (Load, Cast, Within, Literal, IndexValue)) for x in walk(node.value))
-        self.definitions[node.out] = Definition(node, at, cost_of(node), numel, len(found), moves)
+        checks = any(isinstance(x, CheckIndex) for x in walk(node.value)) and self.buffers[node.out].device == "cpu"
+        self.definitions[node.out] = Definition(node, at, cost_of(node), numel, len(found), moves, checks)
 
     def expand(self, node: Node, position: int) -> Node:
         """`node` with every definition that may be substituted in it."""
@@ -100,6 +102,8 @@ class _Inliner:
             definition = self.definitions.get(name)
             if definition is None or not self._may(definition, found, position):
                 continue
+            if definition.checks and _leaves_out(definition.node, found, space_of(node)):
+                continue                                    # what is left out would not be checked
             if self._pays(definition, name, len(set(found)), space) and size + definition.cost * len(found) <= LARGEST:
                 wanted.add(name)
                 size += definition.cost * len(found)
@@ -137,6 +141,23 @@ def space_of(node: Node) -> tuple[Axis, ...]:
         reduce, _ = strip_reduce(node.value)
         return node.axes + (reduce.axes if reduce else ())
     return node.axes
+
+
+def _leaves_out(definition: Compute, found: list[Load], space: Sequence[Axis]) -> bool:
+    """Whether every one of the loads surely leaves out elements of the definition: at one place of an axis, or over less of it than there is."""
+    extents = {Symbol(a.name): a.extent for a in space}
+    return all(any(_is_partial(axis, at, extents) for axis, at in zip(definition.axes, load.index, strict=True)) for load in found)
+
+
+def _is_partial(axis: Axis, at: Index, extents: Mapping[Symbol, SizeLike]) -> bool:
+    if axis.extent == 1:
+        return False
+    if not is_size(at):
+        return True
+    named = [extents[one] for one in sizes.symbols(at) if one in extents]
+    if len(named) == 1 and type(named[0]) is int and type(axis.extent) is int:
+        return named[0] < axis.extent
+    return not named
 
 
 def _fits(definition: Compute, load: Load) -> bool:
