@@ -18,7 +18,7 @@ from typing import Any
 
 from thruway.bytecode.decode import Instruction, decode
 from thruway.capture.state import Frame
-from thruway.frame.hook import skip
+from thruway.frame.skip import mark_own
 
 EXHAUSTED = object()
 
@@ -154,8 +154,7 @@ def step_function(frame: Frame, step: PlainStep, text: str, line: int) -> types.
     space = NAMESPACE | {"GLOBALS": frame.namespace.real, "__builtins__": builtins}
     exec(compile(tree, frame.code.co_filename, "exec"), space)
     made: types.FunctionType = space["step"]
-    made.__code__ = made.__code__.replace(co_name=frame.code.co_name, co_qualname=frame.code.co_qualname)
-    skip(made.__code__, always=True)
+    made.__code__ = mark_own(made.__code__).replace(co_name=frame.code.co_name, co_qualname=frame.code.co_qualname)
     return made
 
 
@@ -180,6 +179,5 @@ def _caller_code(code: types.CodeType, index: int, is_landing: bool) -> types.Co
             node.lineno, node.end_lineno, node.col_offset, node.end_col_offset = line, end or line, start or 0, stop or 0
     space: dict[str, Any] = {}
     exec(compile(tree, code.co_filename, "exec"), space)
-    made: types.CodeType = space["caller"].__code__.replace(co_name=code.co_name, co_qualname=code.co_qualname)
-    skip(made, always=True)
-    return made
+    made: types.CodeType = space["caller"].__code__
+    return mark_own(made).replace(co_name=code.co_name, co_qualname=code.co_qualname)

@@ -59,14 +59,13 @@ def resume(was: int) -> None:
     native.core().hook_resume(was)
 
 
-def skip(code: CodeType, flag: bool = True, always: bool = False) -> None:
-    """Leaves frames of `code` alone, until `forget` or for ever; nothing where no frame can be taken over."""
-    if is_available():
-        native.core().hook_skip(code, flag, always)
+def skip(code: CodeType, flag: bool = True) -> None:
+    """Leaves frames of `code` alone, until `forget`."""
+    native.core().hook_skip(code, flag)
 
 
 def forget() -> None:
-    """Asks anew about all code but what is skipped always."""
+    """Asks anew about all code."""
     if is_available():
         native.core().hook_forget()
 

@@ -52,9 +52,18 @@ def is_skipped_module(name: str) -> bool:
     return parts[0] in sys.stdlib_module_names
 
 
+class _Own:
+    """The last constant of code that capture wrote in the name of the user's."""
+
+
+def mark_own(code: CodeType) -> CodeType:
+    """`code` as one that capture wrote."""
+    return code.replace(co_consts=(*code.co_consts, _Own))
+
+
 def is_skipped_code(code: CodeType) -> bool:
-    """Whether frames of `code` are never worth a look: made by exec or an import, or a file of the standard library."""
-    if code.co_filename.startswith("<"):
+    """Whether frames of `code` are never worth a look: written by capture, made by exec or an import, or of a file of the standard library."""
+    if code.co_filename.startswith("<") or code.co_consts[-1:] == (_Own,):
         return True
     path = os.path.realpath(code.co_filename)
     inside = path.startswith(STANDARD_FOLDER + os.sep) and f"{os.sep}site-packages{os.sep}" not in path

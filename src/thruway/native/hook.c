@@ -24,8 +24,8 @@ static int is_off, is_forked; /* is_off: no frame is taken over, in any thread; 
 #define MISSES 64 /* calls in a row after which code whose entries are settled is left alone */
 
 /* What becomes of a code object's frames. SKIP: they run as they are. OFF_BELOW: and the hook is off meanwhile. SETTLED: its entries are
-   tried, nobody is asked for others. OURS: as SKIP, also after hook_forget. */
-typedef enum { ASK, SKIP, OFF_BELOW, SETTLED, OURS } Decision;
+   tried, nobody is asked for others. */
+typedef enum { ASK, SKIP, OFF_BELOW, SETTLED } Decision;
 
 typedef struct {
     Decision decision;
@@ -125,7 +125,7 @@ static Extra *make_extra(PyCodeObject *code)
 
 static Decision decision_of(const Extra *extra)
 {
-    return extra->decision == OURS || extra->generation == generation ? extra->decision : ASK;
+    return extra->generation == generation ? extra->decision : ASK;
 }
 
 static void decide(Extra *extra, Decision decision)
@@ -370,7 +370,7 @@ static PyObject *evaluate(PyThreadState *ts, Frame *frame, int throwflag)
     PyCodeObject *code = frame_code(frame);
     Extra *extra = get_extra(code);
     Decision decision = extra ? decision_of(extra) : callback ? ASK : SKIP;
-    if (decision == SKIP || decision == OURS)
+    if (decision == SKIP)
         return _PyEval_EvalFrameDefault(ts, frame, 0);
     return decision == OFF_BELOW ? run_without_regions(ts, frame) : take_over(ts, frame, code, extra);
 }
@@ -454,17 +454,17 @@ static PyObject *hook_get_entries(PyObject *module, PyObject *code)
     return extra && extra->entries ? Py_NewRef(extra->entries) : PyTuple_New(0);
 }
 
-/* hook_skip(code, flag, always): whether its frames are left alone, until hook_forget or for ever */
+/* hook_skip(code, flag): whether its frames are left alone, until hook_forget */
 static PyObject *hook_skip(PyObject *module, PyObject *args)
 {
     PyCodeObject *code;
-    int flag = 1, always = 0;
-    if (!PyArg_ParseTuple(args, "O!|pp", &PyCode_Type, &code, &flag, &always))
+    int flag = 1;
+    if (!PyArg_ParseTuple(args, "O!|p", &PyCode_Type, &code, &flag))
         return NULL;
     Extra *extra = make_extra(code);
     if (!extra)
         return NULL;
-    decide(extra, !flag ? ASK : always ? OURS : SKIP);
+    decide(extra, flag ? SKIP : ASK);
     Py_RETURN_NONE;
 }
 
@@ -528,8 +528,8 @@ static PyMethodDef methods[] = {
     {"hook_exit", hook_exit, METH_NOARGS, "Undoes one hook_enter."},
     {"hook_set_entries", hook_set_entries, METH_VARARGS, "hook_set_entries(code, entries)"},
     {"hook_get_entries", hook_get_entries, METH_O, "The tuple that was set."},
-    {"hook_skip", hook_skip, METH_VARARGS, "hook_skip(code, flag=True, always=False)"},
-    {"hook_forget", hook_forget, METH_NOARGS, "Asks anew about all code but what is skipped always."},
+    {"hook_skip", hook_skip, METH_VARARGS, "hook_skip(code, flag=True)"},
+    {"hook_forget", hook_forget, METH_NOARGS, "Asks anew about all code."},
     {"hook_switch_off", hook_switch_off, METH_O, "True: no frame is taken over in any thread, until it is False."},
     {"hook_after_fork", hook_after_fork, METH_NOARGS, "For the child: no frame is taken over where it was made inside a region."},
     {"hook_region", hook_region, METH_NOARGS, "The region that this thread stands in: what entries were made with as `hooked`."},
