@@ -32,6 +32,9 @@ def always(value: Value):
 
 
 def being_compiled(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """TransformerEncoder asks so that a compiler need not look at its mask, and then gives other numbers in padded rows: it hears no."""
+    if state.frames and state.frames[-1].code is torch.nn.TransformerEncoder.forward.__code__:
+        return FALSE
     state.heard_compiling = not state.hides_compiling
     return boolean(state.heard_compiling)
 

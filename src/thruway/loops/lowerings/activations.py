@@ -35,6 +35,16 @@ def gelu(x: Expr, approximate: str = "none") -> Expr:
     return op("mul", half, op("add", like(1, x), op("tanh", inner)))
 
 
+def gelu_row(b: Builder, self: Tensor, approximate: str = "none") -> Tensor:
+    """The library behind eager's exact gelu on a CPU makes nan of inf, as 0 * inf does, in the dtypes that it is asked for."""
+    by_library = b.device == "cpu" and approximate == "none" and self.dtype in ("float32", "bfloat16")
+
+    def build(x: Expr) -> Expr:
+        y = gelu(x, approximate)
+        return op("fma", x, like(0, x), y) if by_library else y
+    return elementwise(b, build, (self,), self.dtype)
+
+
 def silu(x: Expr) -> Expr:
     return op("div", x, op("add", like(1, x), op("exp", op("neg", x))))
 
@@ -121,7 +131,7 @@ def glu(b: Builder, self: Tensor, dim: int = -1) -> Tensor:
 
 
 _FORMULAS = {
-    "gelu": gelu, "silu": silu, "mish": mish, "hardswish": hardswish, "hardsigmoid": hardsigmoid, "softplus": softplus, "elu": elu,
+    "silu": silu, "mish": mish, "hardswish": hardswish, "hardsigmoid": hardsigmoid, "softplus": softplus, "elu": elu,
     "leaky_relu": leaky_relu, "log_sigmoid": log_sigmoid, "threshold": threshold, "hardshrink": hardshrink,
     "relu": relu,
 }
@@ -130,6 +140,7 @@ ROWS: dict[str, Callable[..., Tensor]] = {
     "aten.celu.default": activation(lambda x, alpha=1.0: elu(x, alpha, 1, 1 / alpha)),
     "aten.selu.default": activation(lambda x: elu(x, 1.6732632423543772, 1.0507009873554805)),
     "aten.relu6.default": lambda b, self: clamp(b, self, 0, 6),
-    "aten.softshrink.default": softshrink, "aten.hardtanh.default": hardtanh, "aten.log_sigmoid_forward.default": log_sigmoid_forward,
+    "aten.gelu.default": gelu_row, "aten.softshrink.default": softshrink,
+    "aten.hardtanh.default": hardtanh, "aten.log_sigmoid_forward.default": log_sigmoid_forward,
     "aten._prelu_kernel.default": prelu, "aten.glu.default": glu,
 }

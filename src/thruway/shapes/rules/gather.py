@@ -210,6 +210,7 @@ def _stack(tensors: Sequence[TensorMeta], dim: int = 0) -> TensorMeta:
 def _one_hot(x: TensorMeta, classes: int = -1) -> TensorMeta:
     if classes < 0:
         data_dependent("one_hot without a number of classes")
+    require(classes != 0, "one_hot of no classes")
     if x.dtype != "int64":
         refuse(f"one_hot of {x.dtype}")
     return fresh(x, (*x.sizes, classes))
