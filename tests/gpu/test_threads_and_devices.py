@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -174,6 +176,24 @@ def test_few_launches_on_a_second_gpu_go_from_c_and_leave_the_current_one():
     for got, want, _ in found:
         assert_close(got, want)
     assert sum(event.kind == "cuda_graph_refused" and ONE_LAUNCH in event.detail for event in journal.events) >= 2      # said where the launcher is in C
+
+
+ON_ONE = """
+import torch, thruway
+x = torch.ones(64, 64, device="cuda:0")
+compiled = thruway.compile(lambda x: ((x @ x).softmax(-1) @ x).relu() + 1, mode="reduce-overhead")
+with torch.no_grad():
+    for _ in range(30):
+        compiled(x)
+print("started", torch._C._cuda_hasPrimaryContext(0), torch._C._cuda_hasPrimaryContext(1))
+"""
+
+
+def test_a_gpu_that_nobody_uses_is_not_started():
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    done = subprocess.run([sys.executable, "-c", ON_ONE], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split()[-3:] == ["started", "True", "False"], (done.stdout, done.stderr[-1000:])
 
 
 def test_one_function_over_two_gpus():
