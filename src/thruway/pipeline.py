@@ -164,7 +164,7 @@ class CompiledFunction:
                 return record.entry
         if refusal.reason.code in RAISES_IN_EAGER:
             self.function(*args, **kwargs)
-        raise refusal
+        raise refusal.with_traceback(None)                       # it speaks of the user's line, not of the compiler's
 
     def _note_modes(self) -> None:
         """Says once why calls run eager below modes of the user's own or inside torch's transforms."""

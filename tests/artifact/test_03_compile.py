@@ -185,3 +185,8 @@ def test_target_of_this_cpu():
     assert target.kind == "cpu" and target.vector_bytes in {16, 32, 64} and target.kernels
     first, second, last = target.caches
     assert 4 << 10 <= first <= second <= last
+
+
+def test_a_compiler_that_is_not_found_is_told(store):
+    with pytest.warns(RuntimeWarning, match="no program is found for the C compiler 'no-such-cc' that THRUWAY_CC names; .* is used"):
+        open_toolchain("no-such-cc", store)

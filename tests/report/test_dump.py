@@ -37,3 +37,13 @@ def test_nothing_is_made_without_a_folder():
 @pytest.mark.parametrize("text, name", [("a/b", "a_b"), ("../up", "up"), ("f.<locals>.g", "f._locals_.g"), ("", "unnamed")])
 def test_file_names_are_harmless(text, name):
     assert dump.file_name(text) == name
+
+
+def test_a_folder_that_cannot_be_written_is_told_once(tmp_path):
+    (tmp_path / "file").write_text("")
+    journal = Journal()
+    dump.attach(journal)
+    with settings.override(dump=str(tmp_path / "file" / "out")):
+        with pytest.warns(RuntimeWarning, match="nothing more is written to the folder that THRUWAY_DUMP names: .*file"):
+            journal.offer("captured", "f", lambda: "graph")
+        journal.offer("guards", "f", lambda: pytest.fail("made though nothing can be written"))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+import thruway
 from thruway.core.journal import KINDS, Journal
 from thruway.report.metrics import COUNTS, no_metrics, summarize
 
 
 def test_every_count_names_a_kind_of_event():
     assert set(COUNTS.values()) <= set(KINDS)
-    assert set(KINDS) - set(COUNTS.values()) == {"stage", "called", "effects"}
+    assert set(KINDS) - set(COUNTS.values()) == {"stage", "called", "effects", "copied", "whole"}
 
 
 def test_counts_and_seconds():
@@ -25,3 +28,8 @@ def test_counts_and_seconds():
 
 def test_nothing_yet():
     assert no_metrics() == {name: 0 for name in COUNTS} | {"seconds": {}}
+
+
+def test_every_key_is_explained():
+    words = set(re.findall(r"\w+", thruway.metrics.__doc__))
+    assert set(no_metrics()) <= words

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 import torch
 from torch import nn
@@ -188,3 +190,15 @@ def test_is_compiling():
 def test_mark_static_refuses_dimensions_that_are_not_there():
     with pytest.raises(IndexError, match="has 1 dimensions, so none is 5"):
         thruway.mark_static(torch.ones(2), 5)
+
+
+def test_an_error_of_fullgraph_shows_no_frames_of_the_compiler():
+    @thruway.compile(fullgraph=True)
+    def refused(x):
+        open("/dev/null").close()
+        return x + 1
+
+    with pytest.raises(thruway.FullGraphError) as caught:
+        refused(torch.ones(2))
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names in ([names[0], "miss"], [names[0]]) and names[0].startswith("test_")

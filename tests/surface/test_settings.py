@@ -6,7 +6,7 @@ import pytest
 
 import thruway
 from thruway.core.ambient import AmbientSettings
-from thruway.core.settings import Settings
+from thruway.core.settings import Settings, misspelled
 
 
 def test_reads_the_environment_at_first_use(monkeypatch):
@@ -64,3 +64,13 @@ def test_the_public_name_is_the_ambient_one():
 def test_an_unknown_word_names_the_known_ones(variable, name):
     with pytest.raises(ValueError, match=f"unknown {name} 'fast'; known: "):
         Settings.from_environment({variable: "fast"})
+
+
+def test_a_misspelled_variable_is_named_with_the_nearest():
+    with pytest.warns(RuntimeWarning, match="THRUWAY_LOG is no setting and does nothing; did you mean THRUWAY_LOGS?") as heard:
+        settings = Settings.from_environment({"THRUWAY_LOG": "guards", "THRUWAY_CHECK": "1", "PATH": "/bin"})
+    assert settings == Settings(check=1) and len(heard) == 1
+    assert misspelled({"THRUWAY_STANC": "x", "THRUWAY_DUMPS": "y"}) == [
+        "thruway: THRUWAY_STANC is no setting and does nothing; did you mean THRUWAY_STANCE?",
+        "thruway: THRUWAY_DUMPS is no setting and does nothing; did you mean THRUWAY_DUMP?"]
+    assert misspelled({"THRUWAY_CC": "cc", "OTHER_CC": ""}) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 
 from thruway.artifact.key import Key
 from thruway.artifact.store import Store
-from thruway.artifact.toolchain import Toolchain, cpu_identity, find_command, probe, stamp
+from thruway.artifact.toolchain import Toolchain, cpu_identity, find_command, is_found, probe, stamp
 from thruway.core.target import Target
 
 _VECTOR_BYTES = {"AVX512": 64, "AVX2": 32, "SVE256": 32, "DEFAULT": 16}
@@ -22,6 +23,9 @@ _CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 def open_toolchain(setting: str, store: Store, environ: Mapping[str, str] = os.environ) -> Toolchain | None:
     """The compiler to use, or None where there is none (`toolchain.NO_COMPILER` says what to install). Probed once per compiler and CPU."""
     command = find_command(setting, environ)
+    if setting and not is_found(setting):
+        instead = " ".join(command) if command else "nothing"
+        warnings.warn(f"thruway: no program is found for the C compiler {setting!r} that THRUWAY_CC names; {instead} is used", RuntimeWarning, stacklevel=2)
     if command is None:
         return None
     cpu = cpu_identity()

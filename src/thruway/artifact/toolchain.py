@@ -59,6 +59,12 @@ def find_command(setting: str, environ: Mapping[str, str]) -> tuple[str, ...] | 
     return (sys.executable, "-m", "ziglang", "cc") if find_spec("ziglang") else None
 
 
+def is_found(setting: str) -> bool:
+    """Whether the first word of `setting` is a program here."""
+    words = shlex.split(setting)
+    return bool(words) and shutil.which(words[0]) is not None
+
+
 def stamp(command: tuple[str, ...], cpu: str) -> str:
     """What a cached probe of `command` depends on: the program's file and the CPU. A changed file has another size or time."""
     program = Path(command[0]).resolve()

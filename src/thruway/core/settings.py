@@ -6,6 +6,7 @@ Each field names its environment variable; docs/settings.md is generated from th
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
@@ -49,13 +50,33 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
-        """Defaults changed by the variables that are set. ValueError names the variable whose text does not fit."""
+        """Defaults changed by the variables that are set. ValueError names the variable whose text does not fit; names that are
+        misspelled are warned of."""
         changes = {}
+        for complaint in misspelled(environ):
+            warnings.warn(complaint, RuntimeWarning, stacklevel=2)
         for f in fields(cls):
             text = environ.get(f.metadata["env"])
             if text is not None:
                 changes[f.name] = _parse(f.metadata["env"], text, f.default)
         return replace(cls(), **changes)
+
+
+def misspelled(environ: Mapping[str, str]) -> list[str]:
+    """A sentence for each variable that looks like a setting and is none, with the nearest that there is."""
+    known = [f.metadata["env"] for f in fields(Settings)]
+    unknown = [name for name in environ if name.upper().startswith("THRUWAY_") and name not in known]
+    return [f"thruway: {name} is no setting and does nothing; did you mean {min(known, key=lambda one: _edits(name.upper(), one))}?" for name in unknown]
+
+
+def _edits(one: str, other: str) -> int:
+    """How many letters must be put in, taken out or changed to make `other` of `one`."""
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, row[0] = row[0], i
+        for j, wanted in enumerate(other, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != wanted))
+    return row[-1]
 
 
 def _parse(variable: str, text: str, default):

@@ -7,6 +7,7 @@ within a process. Generated code gets a `.c` name, everything else `.txt`.
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -24,16 +25,23 @@ def attach(journal: Journal) -> None:
 class DumpWriter:
     def __init__(self) -> None:
         self.numbers: Counter[Path] = Counter()
+        self.refused: set[str] = set()              # folders that could not be written
 
     def wants(self, stage: str) -> bool:
-        return bool(settings.current().dump)
+        folder = settings.current().dump
+        return bool(folder) and folder not in self.refused
 
     def read(self, stage: str, function: str, text: str) -> None:
-        folder = Path(settings.current().dump) / file_name(function)
-        folder.mkdir(parents=True, exist_ok=True)
+        top = settings.current().dump
+        folder = Path(top) / file_name(function)
         self.numbers[folder] += 1
         path = folder / f"{self.numbers[folder]:03d}_{file_name(stage)}{SUFFIXES.get(stage, '.txt')}"
-        path.write_text(text if text.endswith("\n") else text + "\n")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text if text.endswith("\n") else text + "\n")
+        except OSError as error:
+            self.refused.add(top)
+            warnings.warn(f"thruway: nothing more is written to the folder that THRUWAY_DUMP names: {error}", RuntimeWarning, stacklevel=2)
 
 
 def file_name(text: str) -> str:

@@ -115,7 +115,16 @@ class set_stance:
 
 
 def metrics() -> dict[str, Any]:
-    """Counts and seconds since the start or the last `reset`, computed from the journal."""
+    """Counts since the start or the last `reset`, and `seconds` per stage of compiling, computed from the journal.
+
+    graphs: captured and compiled. captures: symbolic runs over frames, whatever they gave. graph_breaks: stretches that run in plain
+    Python. recompiles: calls for which there were entries and none answered. static: functions whose changing sizes gave no graph, so that
+    sizes are fixed. skipped: frames below a break left to Python. eager: frames or graphs left to eager as a whole. postponed: calls that ran
+    as they are, so that the next is captured better. kept_eager: compiled code that measured slower than eager. cache_hits, cache_misses:
+    kernels found on disk or compiled. repacks: weights packed or folded again since they changed. predictions, measurements: choices for a
+    GPU. in_parts: graphs over several devices. cuda_graph_refusals, recordings_again, out_of_memory: steps not replayed as one CUDA graph,
+    recorded again, given up for memory. unchecked: calls that shadow mode could not compare. bugs: errors of thruway's own; the stretch ran eager.
+    """
     loaded = lazy.loaded_pipeline()
     return no_metrics() if loaded is None else summarize(loaded.journal)
 
