@@ -150,6 +150,9 @@ def time_work(work, batch, seconds, peers):
         peer = min(best, key=lambda n: row["ms"][n])
         ratios = [a / b for a, b in zip(gpu["thruway"], gpu[peer])]
         row[f"thruway_vs_{peer}"] = [round(v, 3) for v in (statistics.median(ratios), *median_interval(ratios))]
+    if work == "decode":
+        row["read_once_ms"] = round(read_once(fn) / copy_rate() / 1e3, 4)
+        row["thruway_vs_read_once"] = round(row["ms"]["thruway"] / row["read_once_ms"], 2)
     row["journal"] = [f"{e.kind}: {e.function}: {e.detail or e.reason}"[:400] for e in pipeline.journal.events
                       if e.kind not in ("stage", "cache_hit", "cache_miss", "capture")][:12]
     row["stages"] = [f"{e.stage}={e.seconds:.2f}" for e in pipeline.journal.events if e.kind == "stage" and e.seconds > 0.05][:20]
@@ -158,6 +161,13 @@ def time_work(work, batch, seconds, peers):
     except RuntimeError as error:
         row["steps"] = str(error)[:200]
     return row
+
+
+def read_once(module):
+    """Bytes of the weights and buffers that a step reads whole: all but embeddings, of which it takes a row."""
+    import torch
+    looked_up = {id(m.weight) for m in module.modules() if isinstance(m, torch.nn.Embedding)}
+    return sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()) if id(t) not in looked_up)
 
 
 def step_shares(runnable):

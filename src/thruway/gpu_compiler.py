@@ -6,6 +6,8 @@ operators, so that nothing is compiled for what runs once. Without Triton, graph
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +20,7 @@ from thruway.artifact.gpu_kernels import GpuKernels, KernelJob
 from thruway.artifact.gpu_target import capability, gpu_target
 from thruway.artifact.store import Store
 from thruway.codegen.gpu_sources import GpuSource, GpuSources, generate_gpu
-from thruway.codegen.triton import Config
+from thruway.codegen.triton_source import Config
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.journal import Journal
 from thruway.core.launch import GpuKernel
@@ -33,21 +35,27 @@ from thruway.graph.show import show as show_graph
 from thruway.graph.stages import GENERAL_PASSES
 from thruway.graph.verify import verify as verify_graph
 from thruway.loops.lower import lower
+from thruway.loops.lowerings.products import Parts, Product
 from thruway.loops.simplify import simplify
 from thruway.loops.show import show as show_program
 from thruway.loops.verify import verify as verify_program
 from thruway.runtime.cuda.derived import KeptValues
 from thruway.runtime.cuda.driver import driver
 from thruway.runtime.cuda.load import GpuRunnable
-from thruway.runtime.cuda.tune import Candidates, choose
+from thruway.runtime.cuda.plans import PlanTimes
+from thruway.runtime.cuda.tune import Candidates, choice_key, choose
 from thruway.schedule.build import build_plan
 from thruway.schedule.plan import Plan
+from thruway.schedule.products import of_one_row, parts_of, trials
 from thruway.schedule.split import split_long_reductions
 from thruway.shapes.meta import TensorMeta
 
 PASSES = GENERAL_PASSES + GPU_PASSES
 check_order(PASSES)
 DERIVED_FLOOR = 256 << 20          # bytes that derived values may take in any case
+PRODUCT_SECONDS = 30.0            # for measuring which matrix products are kernels of ours
+TRIED = 3                          # configurations of a product that are measured to decide about it
+GAIN = 0.003                       # of a plan's time that a choice must save
 Runs = Callable[..., tuple[torch.Tensor, ...]]
 
 
@@ -69,9 +77,15 @@ def compile_on_gpu(
     target = gpu_target(device.index)
     graph = run_gpu_passes(graph, target, journal, name, settings, _derived_limit(device.index))
     split = split_derived(graph)
-    with journal.time("lower", name):
-        sources = print_graph(split.main, target, str(device), settings, default_float, journal, name)
     kernels = GpuKernels(store, capability(device.index), lambda kind, detail: journal.add(kind, name, detail))
+    choice: Parts = parts_of
+    if mode.startswith("max-autotune"):
+        def printed(parts: Parts) -> GpuSources:
+            return print_graph(split.main, target, str(device), settings, default_float, Journal(), name, parts)
+        with journal.time("choose products", name):
+            choice = choose_products(printed, kernels, device, lambda kind, text: _note(journal, name, kind, text))
+    with journal.time("lower", name):
+        sources = print_graph(split.main, target, str(device), settings, default_float, journal, name, choice)
     with journal.time("compile", name):
         made = _kernels(sources, kernels, device, mode, lambda kind, text: _note(journal, name, kind, text))
     kept = None
@@ -86,8 +100,40 @@ def _kernels(sources: GpuSources, kernels: GpuKernels, device: torch.device, mod
     """The kernels as the cost model guesses, or, where autotuning is asked for, as they measure best."""
     if not mode.startswith("max-autotune") or not sources.kernels:
         return kernels.get([kernel_job(each, each.source.configs[0]) for each in sources.kernels])
-    candidates = [Candidates(tuple(kernel_job(each, config) for config in each.source.configs), each.pointer_bytes) for each in sources.kernels]
-    return choose(candidates, kernels, driver(), device, note)
+    return choose([_candidates(each, len(each.source.configs)) for each in sources.kernels], kernels, driver(), device, note)
+
+
+def _candidates(kernel: GpuSource, count: int) -> Candidates:
+    return Candidates(tuple(kernel_job(kernel, config) for config in kernel.source.configs[:count]), kernel.pointer_bytes)
+
+
+def choose_products(printed: Callable[[Parts], GpuSources], kernels: GpuKernels, device: torch.device, note: Callable[[str, str], None]) -> Parts:
+    """Which matrix products are kernels of ours, and in how many parts, by what the whole plan takes with each; kept in the store."""
+    found: dict[Product, int] = {}
+
+    def default(product: Product) -> int:
+        return found.setdefault(product, parts_of(product))
+    base = printed(default)
+    ways = {product: trials(product) for product in found}
+    key = choice_key(f"{base.hash} {list(found.items())}", kernels.capability, device)
+    known = kernels.store.get(key)
+    if known is not None:
+        return dict(zip(found, json.loads(known))).__getitem__
+    deadline, times = time.perf_counter() + PRODUCT_SECONDS, PlanTimes(kernels, driver(), device)
+
+    def total(sources: GpuSources) -> float:
+        return times.total(sources.launch, {each.source.symbol: _candidates(each, 1 if each.source.tiles is None else TRIED) for each in sources.kernels})
+    best = dict(found)
+    least = total(base) if any(ways.values()) else 0.0
+    for product, parts in [(product, parts) for product, parts in ways.items() if parts]:
+        gains = {n: least - total(printed((found | {product: n}).__getitem__)) for n in parts if time.perf_counter() < deadline}
+        n = max(gains, key=gains.__getitem__, default=0)
+        if n and gains[n] > GAIN * least:
+            best[product] = n
+        note("measured", f"{product}: {', '.join(f'{gain:.1f} µs less in {k}' for k, gain in gains.items())} of {least:.1f} µs")
+    if time.perf_counter() < deadline:
+        kernels.store.put(key, json.dumps(list(best.values())).encode())
+    return best.__getitem__
 
 
 def run_gpu_passes(graph: Graph, target: Target, journal: Journal, name: str, settings: Settings, derived_limit: int | None) -> Graph:
@@ -103,25 +149,27 @@ def run_gpu_passes(graph: Graph, target: Target, journal: Journal, name: str, se
 
 
 def print_graph(
-    graph: Graph, target: Target, device: str, settings: Settings, default_float: str, journal: Journal, name: str,
+    graph: Graph, target: Target, device: str, settings: Settings, default_float: str, journal: Journal, name: str, products: Parts = parts_of,
 ) -> GpuSources:
-    """Loops, plan and Triton text of a graph whose derived values are inputs."""
-    program = simplify(lower(graph, target, default_float))
+    """Loops, plan and Triton text of a graph whose derived values are inputs. `products`: which matrix products are kernels of ours."""
+    program = simplify(lower(graph, target, default_float, products))
     if settings.verify:
         verify_program(program)
     journal.offer("loops", name, lambda: show_program(program))
     plan: Plan = build_plan(split_long_reductions(program), target, settings)
     journal.offer("plan", name, lambda: str(plan))
     sources = generate_gpu(plan, device)
+    if any(each.misses_tiles for each in sources.kernels) and products is not of_one_row:
+        return print_graph(graph, target, device, settings, default_float, journal, name, of_one_row)
     journal.offer("code", name, lambda: sources.text)
     return sources
 
 
 def kernel_job(kernel: GpuSource, config: Config) -> KernelJob:
     source = kernel.source
-    block = config.x, (None if source.row is None else config.r)
-    return KernelJob(source.text, source.symbol, kernel.dtypes, (True,) * len(kernel.dtypes), source.checks, source.sizes, kernel.wide, source.points,
-                     block, config.warps, kernel.floor_bytes)
+    points, block = source.programs(config)
+    return KernelJob(source.text, source.symbol, kernel.dtypes, (True,) * len(kernel.dtypes), source.checks, source.sizes, kernel.wide, points, block,
+                     source.constants(config), config.warps, config.stages, kernel.floor_bytes)
 
 
 def is_on_gpu(graph: Graph) -> bool:

@@ -12,8 +12,9 @@ from thruway.artifact import gpu_kernels
 from thruway.artifact.gpu_kernels import GpuKernels, KernelJob
 from thruway.artifact.store import Store
 from thruway.codegen.triton import print_kernel
+from thruway.codegen.triton_dot import print_product, product_of
 from thruway.core.errors import CompilerBug, Unsupported
-from thruway.loops.ir import Axis, Buffer, Kernel, Literal, Load, Op, Phase, Store as Put
+from thruway.loops.ir import Axis, Buffer, Cast, Kernel, Literal, Load, Op, Phase, Reduction, Store as Put, Var
 
 pytest.importorskip("triton")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -33,7 +34,7 @@ def job() -> KernelJob:
     value = Op("add", (Load("x", (i.index,), "float32"), Literal(1.0, "float32")), "float32")
     kernel = Kernel("add_one", (i,), (Phase((), stores=(Put("y", (i.index,), value),)),), ("x",), ("y",))
     source = print_kernel(kernel, {name: Buffer(name, "float32", (1000,), (1,)) for name in "xy"})
-    return KernelJob(source.text, source.symbol, ("float32", "float32"), (True, True), False, (), False, source.points, (256, None), 4)
+    return KernelJob(source.text, source.symbol, ("float32", "float32"), (True, True), False, (), False, source.points, 256, (("X", 256),), 4)
 
 
 @pytest.fixture
@@ -54,6 +55,26 @@ def test_what_was_compiled_is_found_again_without_triton(kernels, notes, monkeyp
     assert made[0].cubin[:4] == b"\x7fELF" and made[0].block == 256
     monkeypatch.setattr(gpu_kernels, "has_triton", lambda: False)
     assert kernels.get([job()]) == made and notes == ["cache_miss", "cache_hit"]
+
+
+def product_jobs() -> list[KernelJob]:
+    """relu(x @ w.T) in bfloat16, in every tile that fits."""
+    i, j, k = Axis("i", 256), Axis("j", 512), Axis("k", 512)
+    factors = tuple(Cast(Load(name, (a.index, k.index), "bfloat16"), "float32") for name, a in (("x", i), ("w", j)))
+    summed = Phase((k,), reductions=(Reduction("v", "sum", Op("mul", factors, "float32"), "float32"),))
+    value = Cast(Op("max", (Var("v", "float32"), Literal(0.0, "float32")), "float32"), "bfloat16")
+    kernel = Kernel("product", (i, j), (summed, Phase((), stores=(Put("y", (i.index, j.index), value),))), ("x", "w"), ("y",))
+    source = print_product(kernel, {n: Buffer(n, "bfloat16", (rows, 512), (512, 1)) for n, rows in (("x", 256), ("w", 512), ("y", 256))}, product_of(kernel))
+    return [KernelJob(source.text, source.symbol, ("bfloat16",) * 3, (True,) * 3, False, (), False, *source.programs(config), source.constants(config),
+                      config.warps, config.stages) for config in source.configs]
+
+
+@compiles
+def test_products_compile_in_every_tile(kernels):
+    jobs = product_jobs()
+    made = kernels.get(jobs)
+    assert len({(each.points, each.warps, each.shared) for each in made}) > 3
+    assert all(each.cubin[:4] == b"\x7fELF" and each.shared < 227 << 10 and each.block == 1 for each in made)
 
 
 @compiles

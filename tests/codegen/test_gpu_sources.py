@@ -12,6 +12,7 @@ from codegen.execute import Run
 from codegen.test_02_kernels import assert_close, plan_of
 from thruway.codegen.gpu_sources import GpuSources, generate_gpu
 from thruway.codegen.sources import Sources
+from thruway.codegen.triton_source import Config
 from thruway.core import launch, sizes
 from thruway.core.errors import Unsupported
 from thruway.loops.evaluate import evaluate
@@ -21,9 +22,10 @@ pytest.importorskip("triton")
 
 
 class GpuRun(Run):
-    """A launch list whose kernels Triton's interpreter runs."""
+    """A launch list whose kernels Triton's interpreter runs, products in tiles of `tile` where it is given."""
 
-    def __init__(self, sources: GpuSources, inputs: list[np.ndarray]):
+    def __init__(self, sources: GpuSources, inputs: list[np.ndarray], tile: Config | None = None):
+        self.tile = tile
         self.kernels = {each.source.symbol: each for each in sources.kernels}
         super().__init__(Sources(sources.launch, (), (), ""), inputs)
 
@@ -31,14 +33,15 @@ class GpuRun(Run):
         if not isinstance(step, launch.Kernel):
             return super().step(step)
         kernel = self.kernels[step.symbol]
-        source, config = kernel.source, kernel.source.configs[0]
+        source = kernel.source
+        config = self.tile if self.tile is not None and source.tiles is not None else source.configs[0]
         values = [self.size(s) for s in step.sizes]
-        points = sizes.evaluate(source.points, dict(zip(source.sizes, values)))
+        points, block = source.programs(config)
+        points = sizes.evaluate(points, dict(zip(source.sizes, values)))
         flag = torch.zeros(1, dtype=torch.int32)
         tensors = [tensor_of(self.memory[slot], dtype) for slot, dtype in zip(step.pointers, kernel.dtypes, strict=True)]
-        blocks = {"X": config.x} | ({"R": config.r} if source.row is not None else {})
         if points:
-            harness.load(source)[(-(-points // config.x),)](*tensors, *([flag] if source.checks else []), *values, **blocks)
+            harness.load(source)[(-(-points // block),)](*tensors, *([flag] if source.checks else []), *values, **dict(source.constants(config)))
         self.failed |= bool(flag.item())
 
 

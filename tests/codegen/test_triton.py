@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from codegen import triton_harness as harness
-from thruway.codegen.triton import Config, print_kernel
+from thruway.codegen.triton import print_kernel
+from thruway.codegen.triton_source import Config
 from thruway.core.sizes import symbol
 from thruway.loops.ir import (
     Axis, Buffer, Cast, CheckIndex, Condition, Kernel, Let, Literal, Load, Op, Phase, Reduction, Store, Var, Within,

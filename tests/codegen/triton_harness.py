@@ -24,8 +24,9 @@ def _numpy_libdevice() -> types.ModuleType:
 
     def wrap(function):
         def call(*args):
-            blocks = [a.handle.data for a in args]
-            return tl.core.tensor(TensorHandle(function(*blocks).astype(blocks[0].dtype), args[0].handle.dtype), args[0].type)
+            last = args[-1]
+            blocks = [a.handle.data if isinstance(a, tl.core.tensor) else last.handle.data.dtype.type(a) for a in args]
+            return tl.core.tensor(TensorHandle(function(*blocks).astype(blocks[-1].dtype), last.handle.dtype), last.type)
         return call
 
     module = types.ModuleType("tw_libdevice")
@@ -33,7 +34,7 @@ def _numpy_libdevice() -> types.ModuleType:
     for name in plain:
         setattr(module, name, wrap(getattr(np, name)))
     renamed = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "pow": np.power, "nearbyint": np.rint,
-               "erf": np.vectorize(math.erf), "rsqrt": lambda x: 1 / np.sqrt(x), "signbit": np.signbit}
+               "fast_dividef": np.divide, "erf": np.vectorize(math.erf), "rsqrt": lambda x: 1 / np.sqrt(x), "signbit": np.signbit}
     for name, function in renamed.items():
         setattr(module, name, wrap(function))
     return module
@@ -52,6 +53,21 @@ def _take_arrays_of_one_element() -> None:
     interpreter._patch_lang_tensor = patched
 
 
+@functools.cache
+def _multiply_short_floats() -> None:
+    """Triton's interpreter keeps bfloat16 as the integers of its bits and multiplies those."""
+    from triton.runtime import interpreter
+    plain = interpreter.InterpreterBuilder.create_dot
+
+    def dot(self, a, b, d, *rest):
+        if a.dtype.is_bf16():
+            left, right = ((x.data.astype(np.uint32) << 16).view(np.float32) for x in (a, b))
+            return interpreter.TensorHandle(np.matmul(left, right) + d.data, d.dtype.scalar)
+        return plain(self, a, b, d, *rest)
+
+    interpreter.InterpreterBuilder.create_dot = dot
+
+
 _folder = Path(tempfile.mkdtemp(prefix="thruway-triton-"))
 
 
@@ -60,6 +76,7 @@ def load(source):
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("needs Triton's interpreter, which is off where there is a GPU")
     _take_arrays_of_one_element()
+    _multiply_short_floats()
     path = _folder / f"k{hashlib.sha256(source.text.encode()).hexdigest()[:16]}.py"
     sys.modules.setdefault("tw_libdevice", _numpy_libdevice())
     path.write_text(source.text.replace("from triton.language.extra import libdevice", "import tw_libdevice as libdevice"))
@@ -72,9 +89,9 @@ def load(source):
 def run(source, tensors: dict[str, torch.Tensor], config=None, **symbols: int) -> int:
     """Launches over `tensors` by buffer name; gives the failure flag."""
     config = config or source.configs[0]
-    points = sizes.evaluate(source.points, symbols) if not isinstance(source.points, int) else source.points
+    points, block = source.programs(config)
+    points = sizes.evaluate(points, symbols)
     flag = torch.zeros(1, dtype=torch.int32)
     arguments = [tensors[name] for name in source.pointers] + ([flag] if source.checks else []) + [symbols[name] for name in source.sizes]
-    blocks = {"X": config.x} | ({"R": config.r} if source.row is not None else {})
-    load(source)[(max(1, -(-points // config.x)),)](*arguments, **blocks)
+    load(source)[(max(1, -(-points // block)),)](*arguments, **dict(source.constants(config)))
     return int(flag.item())

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 import torch.nn as nn
-from torch.fx import Graph
-from torch.fx.node import map_aggregate
 
 import works
-from thruway.capture.capture import capture
-from thruway.core.journal import Journal
+from codegen.on_paper import sources_of
 from thruway.core.launch import Call, Kernel
-from thruway.core.settings import Settings
-from thruway.core.target import Target
-from thruway.frame.state import read_state
-from thruway.gpu_compiler import print_graph, run_gpu_passes, split_derived
-from thruway.graph.retrace import retrace
-from thruway.native.fallback import bind_arguments
-from thruway.shapes.meta import TensorMeta
-
-TARGET = Target(kind="cuda", library_calls=frozenset({"cudnn", "cublaslt", "sm_90"}))
-
 
 def bottlenecks() -> tuple[nn.Module, tuple]:
     torchvision = pytest.importorskip("torchvision")
@@ -41,33 +26,6 @@ def encoder() -> tuple[nn.Module, tuple]:
 
 def decoder() -> tuple[nn.Module, tuple]:
     return works.Decoder(64, 4, 2, 128), (torch.randint(0, 128, (1, 16)),)
-
-
-def on_paper(graph: Graph) -> Graph:
-    def moved(value):
-        if isinstance(value, TensorMeta):
-            return replace(value, device="cuda:0")
-        return type(value)(map(moved, value)) if isinstance(value, tuple | list) else value
-
-    def device(value):
-        return torch.device("cuda", 0) if isinstance(value, torch.device) else value
-
-    for node in graph.nodes:
-        node.args, node.kwargs = map_aggregate(node.args, device), map_aggregate(node.kwargs, device)
-        if "value" in node.meta:
-            node.meta["value"] = moved(node.meta["value"])
-    return graph
-
-
-def sources_of(module: nn.Module, args: tuple):
-    module = module.bfloat16().eval()
-    with torch.no_grad():
-        captured = capture(type(module).forward, bind_arguments(type(module).forward, (module, *args), {}), read_state(), Settings())
-        assert not captured.break_reasons
-        graph = on_paper(retrace(captured.graph, [each.meta for each in captured.inputs], [each.weight for each in captured.inputs]))
-    journal = Journal()
-    split = split_derived(run_gpu_passes(graph, TARGET, journal, "golden", Settings(verify=2), None))
-    return split, print_graph(split.main, TARGET, "cuda:0", Settings(), "float32", journal, "golden")
 
 
 @pytest.mark.parametrize("make", [bottlenecks, encoder, decoder], ids=lambda make: make.__name__)

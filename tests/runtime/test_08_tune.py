@@ -30,7 +30,7 @@ class Kernels(GpuKernels):
         if any(job.warps == self.broken for job in jobs):
             raise CompilerBug("artifact", "does not compile")
         self.compiled += len(jobs)
-        return [GpuKernel(job.symbol, b"code", job.symbol, job.points, job.block[0], job.warps, 0, job.checks, job.wide, 0, job.size_names) for job in jobs]
+        return [GpuKernel(job.symbol, b"code", job.symbol, job.points, job.block, job.warps, 0, job.checks, job.wide, 0, job.size_names) for job in jobs]
 
 
 class Process:
@@ -51,7 +51,7 @@ class Process:
 
 
 def candidates(i: int, pointer_bytes=(4096, 4096)) -> Candidates:
-    first = KernelJob(f"text {i}", f"k{i}", ("float32", "float32"), (True, True), False, (), False, 1024, (256, None), 4)
+    first = KernelJob(f"text {i}", f"k{i}", ("float32", "float32"), (True, True), False, (), False, 1024, 256, (("X", 256),), 4)
     return Candidates((first, replace(first, warps=8), replace(first, warps=16)), pointer_bytes)
 
 

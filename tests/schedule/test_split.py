@@ -8,11 +8,14 @@ import pytest
 from schedule.programs import Draft, lit, op
 from thruway.core.settings import Settings
 from thruway.core.target import Target
+from thruway.loops.builder import Builder, Tensor
 from thruway.loops.evaluate import evaluate, run
-from thruway.loops.ir import Kernel
+from thruway.loops.ir import Buffer, Kernel, Origin, Program
+from thruway.loops.lowerings.reductions import variance
 from thruway.loops.verify import verify
 from thruway.schedule.build import build_plan
 from thruway.schedule.split import split_long_reductions
+from thruway.shapes.meta import TensorMeta, contiguous_strides
 
 
 def reduced(how: str, dims: tuple[int, ...], over: tuple[int, ...], dtype: str = "float32"):
@@ -44,3 +47,23 @@ def test_parts_give_the_whole(how, dims, over, dtype):
 def test_what_has_points_enough_or_short_rows_stays(how, dims, over):
     program, _ = reduced(how, dims, over)
     assert split_long_reductions(program) is program
+
+
+@pytest.mark.parametrize(("dims", "over"), [((262144,), (0,)), ((512, 384), (0, 1)), ((4096, 8), (0,)), ((3, 65536), (1,))])
+def test_moments_of_long_rows_are_read_once(dims, over):
+    kept = tuple(n for k, n in enumerate(dims) if k not in over)
+    b, nodes = Builder(), []
+    meta, out = (TensorMeta(d, contiguous_strides(d), "float32", "cpu") for d in (dims, kept))
+    b.buffers["x"] = Buffer("x", "float32", dims, meta.strides, "input", "cpu")
+    b.begin("y", (out, out), Origin(("y",)), nodes)
+    values, means = variance(False, True)(b, Tensor("x", meta), over)
+    program = Program(("x",), b.buffers, tuple(nodes), (values.name, means.name))
+    cut = split_long_reductions(program)
+    verify(cut)
+    assert len(cut.nodes) == len(program.nodes) + 2
+    plan = build_plan(cut, Target(kind="cuda"), Settings())
+    assert sum("x" in step.reads for step in plan.steps) == 1, "one kernel has the sums and the squares of all parts"
+    x = (np.random.default_rng(0).standard_normal(dims) + 1000).astype(np.float32)
+    for got in (evaluate(cut, [x]).outputs, run(plan.inputs, plan.buffers, plan.steps, plan.outputs, [x]).outputs):
+        np.testing.assert_allclose(got[0], x.astype(np.float64).var(over, ddof=1), rtol=1e-4)
+        np.testing.assert_allclose(got[1], x.astype(np.float64).mean(over), rtol=1e-6)

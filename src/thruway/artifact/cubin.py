@@ -32,10 +32,10 @@ VERSION = triton.__version__
 
 def compile_kernel(
     text: str, symbol: str, dtypes: Sequence[str], aligned: Sequence[bool], checks: bool, size_names: Sequence[str], wide: bool, points: SizeLike,
-    block: tuple[int, int | None], warps: int, capability: int, folder: Path, floor_bytes: int | None = None,
+    block: int, constants: Sequence[tuple[str, int]], warps: int, capability: int, folder: Path, stages: int = 0, floor_bytes: int | None = None,
 ) -> GpuKernel:
-    """One kernel as a cubin. `dtypes`: element type behind each pointer, `aligned`: whether it is a multiple of 16
-    bytes; `block`: X and R (None where it has no R);
+    """One kernel as a cubin. `dtypes`: element type behind each pointer, `aligned`: whether it is a multiple of 16 bytes; `block`: points of a
+    program; `constants`: what the text leaves open; `stages`: steps of a loop whose loads are under way, 0 for Triton's own choice;
     `capability`: 90 for Hopper; `folder` gets the source file, which tracebacks and profilers then show."""
     function = getattr(_module(text, folder), symbol)
     names = [f"p{i}" for i in range(len(dtypes))]
@@ -43,14 +43,14 @@ def compile_kernel(
     if checks:
         signature["flag"] = "*i32"
     signature |= dict.fromkeys(size_names, "i64" if wide else "i32")
-    constants = {"X": block[0]} | ({} if block[1] is None else {"R": block[1]})
-    signature |= dict.fromkeys(constants, "constexpr")
+    signature |= {name: "constexpr" for name, _ in constants}
     facts = {(i,): [["tt.divisibility", 16]] for i, is_aligned in enumerate(aligned) if is_aligned}
-    source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=facts)
-    made, facts_of = _compile(source, GPUTarget("cuda", capability, 32), {"num_warps": warps, "enable_fp_fusion": False})
+    source = ASTSource(fn=function, signature=signature, constexprs=dict(constants), attrs=facts)
+    options = {"num_warps": warps, "enable_fp_fusion": False} | ({"num_stages": stages} if stages else {})
+    made, facts_of = _compile(source, GPUTarget("cuda", capability, 32), options)
     given = len(dtypes) + checks + len(size_names)
     extra = _parameters(made["ptx"]) - given
-    return GpuKernel(symbol, made["cubin"], facts_of["name"], points, block[0], warps, facts_of["shared"], checks, wide, extra, tuple(size_names), floor_bytes)
+    return GpuKernel(symbol, made["cubin"], facts_of["name"], points, block, warps, facts_of["shared"], checks, wide, extra, tuple(size_names), floor_bytes)
 
 
 def _compile(source: ASTSource, target: GPUTarget, options: Mapping[str, object]) -> tuple[Mapping[str, object], Mapping[str, object]]:

@@ -35,8 +35,10 @@ class KernelJob:
     size_names: tuple[str, ...]
     wide: bool
     points: SizeLike
-    block: tuple[int, int | None]
+    block: int
+    constants: tuple[tuple[str, int], ...]
     warps: int
+    stages: int = 0
     floor_bytes: int | None = None
 
 
@@ -72,7 +74,7 @@ class GpuKernels:
             raise CompilerBug("artifact", f"Triton refused a generated kernel: {type(error).__name__}: {error}") from error
 
     def _key(self, job: KernelJob) -> Key:
-        how = f"{job.symbol} {job.dtypes} {job.aligned} {job.checks} {job.size_names} {job.wide} {job.block} {job.warps}"
+        how = f"{job.symbol} {job.dtypes} {job.aligned} {job.checks} {job.size_names} {job.wide} {job.constants} {job.warps} {job.stages}"
         return Key("cubin", (("source", fingerprint(job.text)), ("launch", how), ("abi", ABI), ("triton", triton_version()),
                              ("capability", str(self.capability))))
 
@@ -83,7 +85,7 @@ class GpuKernels:
         self.note("cache_hit", key.digest)
         head, _, cubin = data.partition(b"\n")
         known: Mapping[str, object] = json.loads(head)
-        return GpuKernel(job.symbol, cubin, known["entry"], job.points, job.block[0], job.warps, known["shared"], job.checks, job.wide, known["extra"],
+        return GpuKernel(job.symbol, cubin, known["entry"], job.points, job.block, job.warps, known["shared"], job.checks, job.wide, known["extra"],
                          job.size_names, job.floor_bytes)
 
 

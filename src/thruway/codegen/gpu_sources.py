@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from thruway.codegen.launch_list import Printed, launch_list
 from thruway.codegen.sources import can_fail, kernel_hint
 from thruway.codegen.structure import lift_coordinates, structure
-from thruway.codegen.triton import RESIDENT, TritonSource, print_kernel
+from thruway.codegen.triton import RESIDENT, print_kernel
+from thruway.codegen.triton_dot import print_product, product_of
+from thruway.codegen.triton_source import TritonSource
 from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE
 from thruway.core.errors import Unsupported
@@ -24,19 +26,21 @@ from thruway.schedule.depend import root
 from thruway.schedule.memory import byte_size
 from thruway.schedule.phases import phase_values
 from thruway.schedule.plan import Placement, Plan
+from thruway.schedule.products import factors
 from thruway.schedule.rewrite import is_size, loads, rewrite, weigh
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSource:
     """One kernel: its text, the element type behind each pointer, whether indices need 64 bits, the bytes it must move at least and
-    those behind each pointer (None where sizes are symbolic)."""
+    those behind each pointer (None where sizes are symbolic). `misses_tiles`: it sums products of many rows, and not by tensor cores."""
 
     source: TritonSource
     dtypes: tuple[str, ...]
     wide: bool
     floor_bytes: int | None
     pointer_bytes: tuple[int, ...] | None
+    misses_tiles: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +88,13 @@ class _Kernels:
 
     def _print(self, kernel: Kernel, buffers: Mapping[str, Buffer], storages: tuple[str, ...]):
         symbol = f"tw_k{len(self.kernels)}_{kernel_hint(kernel)}"
-        source = print_kernel(replace(kernel, name=symbol), buffers)
+        kernel = replace(kernel, name=symbol)
+        products = product_of(kernel)
+        source = print_kernel(kernel, buffers) if products is None else print_product(kernel, buffers, products)
         dtypes = tuple(buffers[name].dtype for name in source.pointers)
         wide = any(_elements(buffers[root(name, buffers)]) >= 2**31 for name in source.pointers)
-        self.kernels.append(GpuSource(source, dtypes, wide, _floor_bytes(kernel, buffers), _pointer_bytes(source, buffers)))
+        misses = products is None and any(factors(r.value, kernel.outer) is not None for p in kernel.phases for r in p.reductions)
+        self.kernels.append(GpuSource(source, dtypes, wide, _floor_bytes(kernel, buffers), _pointer_bytes(source, buffers), misses))
         return symbol, tuple(storages.index(root(p, buffers)) for p in source.pointers), source.sizes, can_fail(kernel)
 
     def _with_rows_in_memory(self, kernel: Kernel) -> Kernel:

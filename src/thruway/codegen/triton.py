@@ -9,10 +9,11 @@ multiply-add (the launcher passes enable_fp_fusion=False), correctly rounded div
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from thruway.codegen.triton_ops import COMBINE, IDENTITY, TYPES, has_atomic, literal, operator, reduce_call
+from thruway.codegen.triton_source import Config, TritonSource
+from thruway.codegen.triton_ops import COMBINE, IDENTITY, ONE_PLUS_ERF, QUICK_QUOTIENT, TYPES, has_atomic, literal, operator, reduce_call
 from thruway.core import sizes
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, SizeLike, Symbol
@@ -26,6 +27,7 @@ from thruway.loops.ir import (
     Index,
     IndexValue,
     Kernel,
+    Let,
     Literal,
     Load,
     Op,
@@ -37,12 +39,13 @@ from thruway.loops.ir import (
 )
 from thruway.schedule.depend import root
 from thruway.schedule.phases import phase_values
-from thruway.schedule.rewrite import children, is_size, own_sizes, walk
+from thruway.schedule.rewrite import children, is_size, own_sizes, symbols, walk
 
 FULL = 264                  # programs that keep a large GPU busy: two per multiprocessor
 RESIDENT = 16384            # elements of a row that one program keeps in registers
 INT32_LIMIT = 2**31
-ACROSS = 256                # and of one that stands across memory, so that many can be read side by side
+ACROSS, ACROSS_FEW = 256, 2048       # and of one that stands across memory, where there are many of them and where there are few
+SEGMENT = 8                 # neighbouring points that are read together at least, or most of each sector of memory is read in vain
 EARLY = 4096                # rows up to which what later phases read is loaded at the start
 SHORT = frozenset({"bfloat16", "float16"})
 SCANNED = frozenset({"sum", "prod", "min", "max", "logsumexp"})
@@ -55,37 +58,12 @@ from triton.language.extra import libdevice
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
-    """One way to launch: X outer points and R inner elements per program, and its warps."""
-
-    x: int
-    r: int
-    warps: int
-
-
-@dataclass(frozen=True, slots=True)
-class TritonSource:
-    """`pointers` name buffers in argument order; a kernel with `checks` takes an int32 failure flag after them, then the values of
-    `sizes`. The grid is ceil(points / X) programs. `row` is the inner extent, or None
-    where the kernel has no R. `configs`: the cost model's guess first, then what autotuning may try."""
-
-    symbol: str
-    text: str
-    pointers: tuple[str, ...]
-    checks: bool
-    sizes: tuple[str, ...]
-    points: SizeLike
-    row: SizeLike | None
-    configs: tuple[Config, ...]
-
-
 def print_kernel(kernel: Kernel, buffers: Mapping[str, Buffer]) -> TritonSource:
     """The Triton text of one kernel. Unsupported for what Triton cannot do: rows handed over in scratch that do not fit a block."""
-    return _Printer(kernel, buffers).source()
+    return Printer(kernel, buffers).source()
 
 
-class _Printer:
+class Printer:
     """Prints one kernel. `lines` grow in program order; `names` remembers what is printed already, by expression and mask."""
 
     def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer]):
@@ -97,9 +75,10 @@ class _Printer:
         if not self.outer and len(self.phases) == 1 and not self.phases[0].reductions and kernel.scan is None:
             self.outer, self.phases = self.phases[0].inner, (_flattened(self.phases[0]),)
         self.points = sizes.product(a.extent for a in self.outer)
-        self.row = max((sizes.product(a.extent for a in p.inner) for p in self.phases), key=_weight, default=1)
+        self.row = max((sizes.product(a.extent for a in p.inner) for p in self.phases), key=weight, default=1)
         self.has_rows = any(p.inner for p in self.phases)
-        self.resident = type(self.row) is int and self.row <= (ACROSS if self.stands_across() else RESIDENT)
+        self.across = self.stands_across()
+        self.resident = type(self.row) is int and self.row <= self.longest_kept()
         self.lines: list[str] = []
         self.names: dict[tuple[object, ...], str] = {}
         self.count = 0
@@ -114,6 +93,10 @@ class _Printer:
         self.reduced: dict[tuple[str, str, str, str], str] = {}    # what is reduced already in these registers, by the first's variable
         self.rough: set[int] = set()              # expressions that are rounded to a short float at once
         self.varying: dict[int, bool] = {}
+        self.spread: dict[int, bool] = {}         # the same for points
+        self.shared = self.axes_shared()
+        self.outer_names = {a.name for a in self.moving_axes()}
+        self.of_points: set[str] = set()          # variables and scratch rows that may differ between the points of a program
         self.alive: list[Expr] = []               # keeps the ids in `varying` theirs
         self.checks = False
         self.indent = "    "
@@ -131,13 +114,17 @@ class _Printer:
                 self.emit("tl.debug_barrier()")       # other threads of this program wrote what is read now
             self.phase(phase, number)
             written |= {root(s.buffer, self.buffers) for s in phase.stores if s.buffer not in self.scratch}
+        return self.finished(("X", "R") if self.has_rows else ("X",))
+
+    def finished(self, blocks: tuple[str, ...], tiles: tuple[SizeLike, SizeLike, SizeLike] | None = None) -> TritonSource:
+        """The lines as a function."""
         names = self.size_names()
         flag = ["flag"] if self.checks else []
-        blocks = ["X: tl.constexpr", "R: tl.constexpr"] if self.has_rows else ["X: tl.constexpr"]
-        arguments = [f"p{i}" for i in range(len(self.pointers))] + flag + names + blocks
+        arguments = [f"p{i}" for i in range(len(self.pointers))] + flag + names + [f"{name}: tl.constexpr" for name in blocks]
         comment = "".join(f"# {line}\n" for line in _comment(self.kernel))
         text = f"{HEADER}{COMBINE}\n\n{comment}@triton.jit\ndef {self.kernel.name}({', '.join(arguments)}):\n" + "\n".join(self.lines) + "\n"
-        return TritonSource(self.kernel.name, text, self.pointers, self.checks, tuple(names), self.points, self.row if self.has_rows else None, self.configs())
+        row = self.row if self.has_rows else None
+        return TritonSource(self.kernel.name, text, self.pointers, self.checks, tuple(names), self.points, row, self.configs(), tiles)
 
     def size_names(self) -> list[str]:
         axes = {a.name for a in self.outer} | {a.name for p in self.phases for a in p.inner}
@@ -154,42 +141,50 @@ class _Printer:
 
     def configs(self) -> tuple[Config, ...]:
         """The guesses, with no more points per program than there are."""
-        most = _power_of_two(self.points) if type(self.points) is int else 1 << 30
+        most = power_of_two(self.points) if type(self.points) is int else 1 << 30
         return tuple(dict.fromkeys(Config(max(1, min(c.x, most)), c.r, c.warps) for c in self.guesses()))
 
     def guesses(self) -> tuple[Config, ...]:
         if not self.has_rows:
-            count = _weight(self.points)
+            count = weight(self.points)
             block = 1024 if count >= 1 << 20 else 256 if count >= FULL * 256 else 128
             return (Config(block, 1, 4), Config(512, 1, 4), Config(2048, 1, 8), Config(256, 1, 2))
         if not self.resident:
             along = (Config(1, 2048, 8), Config(1, 4096, 16), Config(4, 512, 8), Config(16, 128, 8))
             return along if self.rows_lie_in_memory() else (Config(32, 64, 8), Config(64, 32, 8), *along)
-        r = _power_of_two(self.row)
+        r = power_of_two(self.row)
         x = max(1, min(8, 2048 // r)) if self.inner_is_contiguous() else max(1, min(64, 4096 // r))
-        if self.stands_across():
-            x = max(1, min(64, 8192 // r))
-        while x > 1 and _weight(self.points) < FULL * x and self.inner_is_contiguous():
+        if self.across:
+            x = max(1, min(64, (8192 if r <= ACROSS else RESIDENT) // r))
+        least = SEGMENT if self.across else 1
+        while x > least and weight(self.points) < FULL * x and self.inner_is_contiguous():
             x //= 2                                # rather more programs than more work for each
         warps = min(16, max(1, r * x // 256 if r * x <= 1024 else r * x // 512))
         others = (Config(max(1, x // 2), r, warps), Config(x * 2, r, min(16, warps * 2)), Config(x, r, min(32, warps * 2)), Config(x, r, max(1, warps // 2)))
         return (Config(x, r, warps), *others)
 
+    def longest_kept(self) -> int:
+        """Elements of a row that one program keeps; of rows that stand across memory fewer, so that many can be read side by side."""
+        if not self.across or any(p.inner for p in self.phases[1:]):
+            return RESIDENT
+        return ACROSS_FEW if weight(self.points) <= 32 * FULL else ACROSS
+
     def stands_across(self) -> bool:
-        """Whether a single pass reduces rows whose elements are not neighbours in memory."""
-        single = self.kernel.scan is None and not self.kernel.scratch and self.phases[0].inner and not any(p.inner for p in self.phases[1:])
-        return bool(single) and bool(self.outer) and not self.rows_lie_in_memory()
+        """Whether rows are read whose elements are not neighbours in memory, while those of neighbouring rows are."""
+        return self.kernel.scan is None and bool(self.outer) and self.has_rows and not self.rows_lie_in_memory()
 
     def rows_lie_in_memory(self) -> bool:
-        """Whether a step along the row is the next element of some tensor that is read."""
-        for phase in self.phases:
-            for x in walk(*phase_values(phase)):
-                if phase.inner and isinstance(x, Load) and x.buffer not in self.scratch and all(map(is_size, x.index)):
-                    place = sizes.add(0, sum((sizes.mul(i, n) for i, n in zip(x.index, self.buffers[x.buffer].strides or ())), start=0))
-                    last = phase.inner[-1].index
-                    if sizes.add(sizes.substitute(place, {Symbol(phase.inner[-1].name): sizes.add(last, 1)}), sizes.mul(place, -1)) == 1:
-                        return True
-        return False
+        """Whether a step along the row is the next element of some tensor among those of the most elements that are read."""
+        found = [(x, p.inner[-1]) for p in self.phases if p.inner for x in walk(*phase_values(p))
+                 if isinstance(x, Load) and x.buffer not in self.scratch and all(map(is_size, x.index))]
+        extents = {Symbol(a.name): weight(a.extent) for a in (*self.outer, *(a for p in self.phases for a in p.inner))}
+        weights = [math.prod(extents.get(s, 1) for s in {s for i in x.index for s in sizes.symbols(i)}) for x, _ in found]
+        return any(self.is_next(x, last) for (x, last), weight in zip(found, weights) if 2 * weight >= max(weights))
+
+    def is_next(self, x: Load, axis: Axis) -> bool:
+        """Whether a step along `axis` is the next element in memory."""
+        place = sizes.add(0, sum((sizes.mul(i, n) for i, n in zip(x.index, self.buffers[x.buffer].strides or ())), start=0))
+        return sizes.add(sizes.substitute(place, {Symbol(axis.name): sizes.add(axis.index, 1)}), sizes.mul(place, -1)) == 1
 
     def inner_is_contiguous(self) -> bool:
         """Whether some load or store runs along the inner axis with stride 1."""
@@ -210,14 +205,41 @@ class _Printer:
         shape = "" if not self.has_rows else "[:, None]"
         wide = ".to(tl.int64)" if self.index_type() == "tl.int64" else ""
         self.emit(f"x = (tl.program_id(0){wide} * X + tl.arange(0, X)){shape}")
-        self.emit(f"xm = x < {self.size(self.points)}")
-        self.decode(self.outer, "x")
+        self.emit(f"xm = {self.below('x', self.points, max(c.x for c in self.configs()), '[X, 1]' if self.has_rows else '[X]')}")
+        if self.shared:
+            self.emit(f"s = tl.program_id(0){wide} * X // {self.size(sizes.product(a.extent for a in self.moving_axes()))}")
+            self.decode(self.shared, "s")
+            self.emit(f"f = x % {self.size(sizes.product(a.extent for a in self.moving_axes()))}")
+            self.decode(self.moving_axes(), "f")
+        else:
+            self.decode(self.outer, "x")
         if self.has_rows and self.resident:
             self.emit("r = tl.arange(0, R)[None, :]")
 
+    def axes_shared(self) -> tuple[Axis, ...]:
+        """Leading outer axes that are the same for all points of a program, where some row hangs on them alone: it is had once."""
+        most = max(c.x for c in self.configs())
+        ends = [k for k in range(1, len(self.outer)) if self.ends_together(self.outer[k:], most)]
+        moving = {a.name for a in self.outer[ends[-1]:]} if ends else set()
+        if not moving or not self.resident or not any(not {s.name for s in symbols(r.value)} & moving for p in self.phases if p.inner for r in p.reductions):
+            return ()
+        return self.outer[:ends[-1]]
+
+    def ends_together(self, axes: tuple[Axis, ...], step: int) -> bool:
+        """Whether blocks of up to `step` points never reach over the end of these axes."""
+        extent = sizes.product(a.extent for a in axes)
+        return type(extent) is int and extent > 0 and extent % step == 0
+
+    def moving_axes(self) -> tuple[Axis, ...]:
+        return self.outer[len(self.shared):]
+
+    def below(self, name: str, extent: SizeLike, step: int, shape: str) -> str:
+        """The mask `name` < `extent`; all of it where blocks of up to `step` end there."""
+        return f"tl.full({shape}, 1, tl.int1)" if type(extent) is int and extent > 0 and extent % step == 0 else f"{name} < {self.size(extent)}"
+
     def index_type(self) -> str:
         spans = [sizes.product(b.sizes) for n in self.pointers for b in (self.buffers[n], self.buffers[root(n, self.buffers)])]
-        return "tl.int64" if any(_weight(s) >= INT32_LIMIT for s in spans) else "tl.int32"
+        return "tl.int64" if any(weight(s) >= INT32_LIMIT for s in spans) else "tl.int32"
 
     def decode(self, axes: tuple[Axis, ...], flat: str) -> None:
         """Each axis's index from the flattened one, last axis fastest."""
@@ -240,7 +262,8 @@ class _Printer:
             return
         if phase.inner not in self.masks:         # phases over the same axes share what they have loaded
             self.masks[phase.inner] = f"rm{number}"
-            self.emit(f"rm{number} = xm & (r < {self.size(extent)})")
+            self.emit(f"row{number} = {self.below('r', extent, power_of_two(weight(extent)), '[1, R]')}")
+            self.emit(f"rm{number} = xm & row{number}")
             self.decode(phase.inner, "r")
             if number == 0 and len(self.phases) > 1 and self.row <= EARLY:
                 self.load_early()
@@ -257,7 +280,7 @@ class _Printer:
 
     def body(self, phase: Phase, mask: str) -> None:
         for let in phase.lets:
-            self.variables[let.var] = self.value(let.value, mask)
+            self.let(let, mask)
         for reduction in phase.reductions:
             if self.kernel.scan is not None:
                 self.scan_block(reduction, mask)
@@ -266,8 +289,17 @@ class _Printer:
         for store in phase.stores:
             self.store(store, mask)
 
+    def let(self, let: Let, mask: str) -> None:
+        self.variables[let.var] = self.value(let.value, mask)
+        if self.varies_over_points(let.value):
+            self.of_points.add(let.var)
+
     def reduce_block(self, reduction: Reduction, mask: str) -> None:
         value = self.value(reduction.value, mask)
+        if self.varies_over_points(reduction.value):
+            self.of_points.add(reduction.var)
+        else:
+            mask = f"row{mask[2:]}"
         same = self.reduced.setdefault((reduction.op, reduction.dtype, value, mask), reduction.var)
         if same != reduction.var:
             self.variables[reduction.var] = self.variables[same]
@@ -281,6 +313,7 @@ class _Printer:
         value = self.cast_text(self.value(scan.value, mask), scan)
         self.emit(f"{scan.var} = tl.associative_scan(tl.where({mask}, {value}, {IDENTITY(scan.op, scan.dtype)}).to({TYPES[scan.dtype]}), 1, tw_{scan.op})")
         self.variables[scan.var] = scan.var
+        self.of_points.add(scan.var)
 
     def cast_text(self, value: str, reduction: Reduction) -> str:
         if reduction.op in ("argmin", "argmax"):
@@ -301,17 +334,19 @@ class _Printer:
         self.indent += "    "
         self.emit("r = start + tl.arange(0, R)[None, :]")
         mask = f"rm{number}"
-        self.emit(f"{mask} = xm & (r < {self.size(extent)})")
+        self.emit(f"row{number} = {self.below('r', extent, max(c.r for c in self.configs()), '[1, R]')}")
+        self.emit(f"{mask} = xm & row{number}")
         self.names.clear()
         self.decode(phase.inner, "r")
         for let in phase.lets:
-            self.variables[let.var] = self.value(let.value, mask)
+            self.let(let, mask)
         for reduction in phase.reductions:
             self.accumulate(reduction, mask)
         for store in phase.stores:
             self.store(store, mask)
         self.indent = self.indent[:-4]
         for reduction in phase.reductions:
+            self.of_points.add(reduction.var)     # its accumulator has the block's shape
             index = f"{reduction.var}_at" if reduction.op in ("argmin", "argmax") else "r"
             self.emit(f"{reduction.var} = {reduce_call(reduction.op, f'{reduction.var}_acc', index)}")
             self.variables[reduction.var] = reduction.var
@@ -323,7 +358,8 @@ class _Printer:
         self.emit(f"for start in range(0, {self.size(extent)}, R):")
         self.indent += "    "
         self.emit("r = start + tl.arange(0, R)[None, :]")
-        self.emit(f"rm0 = xm & (r < {self.size(extent)})")
+        self.emit(f"row0 = r < {self.size(extent)}")
+        self.emit("rm0 = xm & row0")
         self.names.clear()
         self.decode(phase.inner, "r")
         self.scan_block(scan, "rm0")
@@ -347,6 +383,8 @@ class _Printer:
         value = self.value(store.value, mask)
         if store.buffer in self.scratch:
             self.rows[store.buffer] = value
+            if self.varies_over_points(store.value):
+                self.of_points.add(store.buffer)
             return
         buffer = self.buffers[store.buffer]
         where = self.address(store.buffer, store.index, mask)
@@ -372,6 +410,8 @@ class _Printer:
         the same along the row is had once per row."""
         if mask.startswith("rm") and not self.varies_along_row(expr):
             mask = "xm"
+        elif mask.startswith("rm") and not self.varies_over_points(expr):
+            mask = f"row{mask[2:]}"
         stable = not isinstance(expr, Load) or expr.buffer not in self.kernel.writes
         rough = id(expr) in self.rough
         key = (expr, mask, rough)
@@ -395,6 +435,18 @@ class _Printer:
             known = known or any(s.name in self.inner_names for size in own_sizes(expr) for s in sizes.symbols(size))
             known = known or any(self.varies_along_row(x) for x in children(expr))
             self.varying[id(expr)] = known
+            self.alive.append(expr)
+        return known
+
+    def varies_over_points(self, expr: Expr) -> bool:
+        """Whether the value may differ between the points of one program."""
+        known = self.spread.get(id(expr))
+        if known is None:
+            name = expr.name if isinstance(expr, Var) else expr.buffer if isinstance(expr, Load) else ""
+            known = name in self.of_points or isinstance(expr, CheckIndex)
+            known = known or any(s.name in self.outer_names for size in own_sizes(expr) for s in sizes.symbols(size))
+            known = known or any(self.varies_over_points(x) for x in children(expr))
+            self.spread[id(expr)] = known
             self.alive.append(expr)
         return known
 
@@ -428,6 +480,10 @@ class _Printer:
                 return self.load(buffer, index, dtype, mask)
             case IndexValue(size, dtype):
                 return f"tl.cast({self.size(size)}, {TYPES[dtype]})"
+            case Op("add", (Literal(1.0), Op("erf", (x,))), "float32") if rough:
+                return ONE_PLUS_ERF.format(self.value(x, mask))
+            case Op("div", (x, Op("add", (Literal(1.0), y)) as below), "float32") if rough and _is_positive(y):
+                return QUICK_QUOTIENT.format(self.value(x, mask), self.value(below, mask))
             case Op(name, args, dtype):
                 return operator(name, [self.value(a, mask) for a in args], [a.dtype for a in args], dtype, rough)
             case Cast(x, dtype):
@@ -467,7 +523,7 @@ class _Printer:
             else:
                 computed.append(f"{self.bounded(coordinate, extent, mask)} * {self.size(stride, True)}")
         text = " + ".join([self.size(total), *computed])
-        spread = " + x * 0" if self.is_uniform(total, computed) else ""
+        spread = f" + {self.spread_text(mask)}" if self.is_uniform(total, computed) else ""
         return f"p{self.pointers.index(buffer)} + ({text}){spread}"
 
     def bounded(self, coordinate: Expr, extent: SizeLike, mask: str) -> str:
@@ -483,8 +539,11 @@ class _Printer:
 
     def is_uniform(self, total: SizeLike, computed: list[str]) -> bool:
         """Whether an address is the same for the whole block, so that it must be spread to the block's shape."""
-        axes = {a.name for a in self.outer} | {a.name for p in self.phases for a in p.inner}
-        return not computed and not any(s.name in axes for s in sizes.symbols(total))
+        return not computed and not any(s.name in self.outer_names | self.inner_names for s in sizes.symbols(total))
+
+    def spread_text(self, mask: str) -> str:
+        """Zeros in the shape of the block."""
+        return "x * 0"
 
     def within(self, conditions: tuple[Condition, ...], then: Expr, other: Expr, mask: str) -> str:
         tests = " & ".join(f"(({self.size(c.left)}) >= 0) & (({self.size(c.left)}) < ({self.size(c.right)}))" for c in conditions)
@@ -582,12 +641,12 @@ def _flattened(phase: Phase) -> Phase:
     return Phase((), phase.lets, (), phase.stores)
 
 
-def _weight(size: SizeLike) -> int:
+def weight(size: SizeLike) -> int:
     """A size for ranking: the number, or a large one where it is not known."""
     return size if type(size) is int else INT32_LIMIT - 1
 
 
-def _power_of_two(n: int) -> int:
+def power_of_two(n: int) -> int:
     return 1 << max(0, (n - 1).bit_length())
 
 

@@ -19,13 +19,15 @@ from thruway.loops.builder import Builder, Tensor, Value, axes_of, axis_indices,
 from thruway.loops.expressions import loads, references
 from thruway.loops.ir import Buffer, BufferRef, Compute, Extern, Node, Origin, Program, Scan, SizeArg, Update
 from thruway.loops.lowerings import ROWS
+from thruway.loops.lowerings.products import Parts, open_columns, open_product, product_of
 from thruway.loops.operators import Operator, operator_of
 from thruway.shapes.meta import TensorMeta, contiguous_strides
 
 
-def lower(graph, target: Target | None = None, default_float: str = "float32") -> Program:
-    """The Program of `graph`. `default_float` is the default dtype that Python floats had when the graph was made."""
-    return _Lowering(graph, target or Target(), default_float).program()
+def lower(graph, target: Target | None = None, default_float: str = "float32", parts_of: Parts = lambda product: 0) -> Program:
+    """The Program of `graph`. `default_float` is the default dtype that Python floats had when the graph was made; `parts_of` says which
+    matrix products are loops rather than library calls, and in how many parts along the inner axis."""
+    return _Lowering(graph, target or Target(), default_float, parts_of).program()
 
 
 COPIES = {f"aten.view_as_{kind}.default": f"aten.view_as_{kind}_copy.default" for kind in ("real", "complex")}
@@ -34,9 +36,12 @@ COPIES = {f"aten.view_as_{kind}.default": f"aten.view_as_{kind}_copy.default" fo
 class _Lowering:
     """One walk over a graph. `values` maps graph nodes to what they became."""
 
-    def __init__(self, graph, target: Target, default_float: str):
+    def __init__(self, graph, target: Target, default_float: str, parts_of: Parts):
         self.graph = list(graph.nodes)
         self.target = target
+        self.parts_of = parts_of
+        self.node: Any = None                                  # the call at hand
+        self.opened: dict[str, tuple[tuple, dict, int]] = {}       # linear layers that became loops, by what they make
         self.b = Builder(default_float)
         self.values: dict[object, Value] = {}
         self.inputs: list[str] = []
@@ -83,6 +88,7 @@ class _Lowering:
         elif isinstance(meta, (int, Size)) and not isinstance(meta, bool):
             self.values[node] = meta
         else:
+            self.node = node
             nodes = self.derived if node.meta.get("derived") else self.nodes
             self.b.begin(node.name, meta, Origin((node.name,), node.meta.get("line")), nodes)
             args = self._resolve(node.args)
@@ -90,7 +96,9 @@ class _Lowering:
             if node.meta.get("kept"):                        # called for its check alone
                 self.values[node] = self._extern(replace(operator, pinned=True), args, kwargs)
             else:
-                self.values[node] = self._lower_call(replace(operator, pinned=True) if node.meta.get("pinned") else operator, args, kwargs)
+                half = self._half(node, args[0]) if operator.name == "aten.slice.Tensor" and self.opened else None
+                operator = replace(operator, pinned=True) if node.meta.get("pinned") else operator
+                self.values[node] = self._lower_call(operator, args, kwargs) if half is None else half
 
     def _lower_call(self, operator: Operator, args: tuple, kwargs: dict) -> Value:
         if operator.writes:
@@ -100,6 +108,9 @@ class _Lowering:
         try:
             if operator.name in ROWS:
                 return ROWS[operator.name](self.b, *args, **kwargs)
+            opened = self._opened(operator, args, kwargs)
+            if opened is not None:
+                return opened
             if functional is not None:
                 return self._in_place_call(functional, args, kwargs)
         except Unsupported:
@@ -107,6 +118,25 @@ class _Lowering:
         if operator.is_view:
             return self._opaque_view(operator, args)
         return self._extern(operator, args, kwargs)
+
+    def _opened(self, operator: Operator, args: tuple, kwargs: dict) -> Value | None:
+        """A matrix product as a loop, where the target wants it."""
+        product = product_of(operator.name, args, kwargs, _read_by_loops(self.node))
+        parts = 0 if product is None or operator.pinned else self.parts_of(product)
+        if not parts:
+            return None
+        made = open_product(self.b, operator.name, args, kwargs, parts)
+        if operator.name == "aten.linear.default":
+            self.opened[made.name] = args, kwargs, parts
+        return made
+
+    def _half(self, node, x: Value) -> Value | None:
+        """One half of an opened linear layer's columns as a product of its own, where both halves meet again at the same points: a gate and
+        what it gates. Nobody may write what would have been a view."""
+        product = self.opened.get(x.name) if isinstance(x, Tensor) else None
+        if product is None or not _are_halves(list(node.args[0].users), x) or not _meet(*node.args[0].users):
+            return None
+        return open_columns(self.b, *product, node.args[2])
 
     def _with_current(self, operator: Operator, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         """The arguments, with the written ones as they stand in their storage now."""
@@ -236,6 +266,43 @@ class _Lowering:
         live.update(self.inputs)
         kept = {name: buffer for name, buffer in buffers.items() if name in live}
         return Program(tuple(self.inputs), kept, nodes, tuple(self.outputs), derived)
+
+
+def _read_by_loops(node) -> bool:
+    """Whether all that read a graph node, or a view of it, are operators that become loops."""
+    for user in node.users:
+        if user.op != "call_function":
+            return False
+        operator = operator_of(user.target)
+        if operator.writes or operator.name not in ROWS or operator.is_view and not _read_by_loops(user):
+            return False
+    return True
+
+
+def _are_halves(users: list, x: Tensor) -> bool:
+    """Whether two slices take the columns of `x` between them."""
+    width = x.sizes[-1]
+    spans = [user.args[2:] for user in users if str(user.target) == "aten.slice.Tensor" and len(user.args) == 4 and user.args[1] % x.rank == x.rank - 1]
+    return len(users) == 2 and type(width) is int and width % 2 == 0 and sorted(spans) == [(0, width // 2), (width // 2, width)]
+
+
+def _meet(first, second) -> bool:
+    """Whether two graph nodes, each read by one elementwise operator after another, come together in one."""
+    ends = []
+    for node in (first, second):
+        while len(node.users) == 1:
+            user = next(iter(node.users))
+            tensors = [a for a in user.args if hasattr(a, "op")]
+            if len(tensors) == 2 or user.op != "call_function" or operator_of(user.target).writes or _sizes(user) != _sizes(node):
+                node = user
+                break
+            node = user
+        ends.append(node)
+    return ends[0] is ends[1] and ends[0].op == "call_function" and _sizes(ends[0]) == _sizes(first) and not operator_of(ends[0].target).writes
+
+
+def _sizes(node) -> object:
+    return getattr(node.meta.get("value"), "sizes", None)
 
 
 def _bytes(tensor) -> bytes:

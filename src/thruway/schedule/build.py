@@ -29,8 +29,8 @@ def build_plan(program: Program, target: Target, settings: Settings) -> Plan:
     buffers = settle_strides(program.buffers)
     read_by_steps = {b for node in program.nodes for b in read_buffers(node)}
     kept = tuple(dict.fromkeys((*sorted(read_by_steps), *program.outputs)))
-    derived, first = _steps(program.derived, buffers, kept, "d")
-    steps, second = _steps(program.nodes, buffers, program.outputs, "k")
+    derived, first = _steps(program.derived, buffers, kept, "d", target)
+    steps, second = _steps(program.nodes, buffers, program.outputs, "k", target)
     steps = settle_checks(steps, buffers)
     placements, arena = plan_memory(buffers, derived, steps, program.outputs, OUT_VARIANTS)
     used = {name: buffer for name, buffer in buffers.items() if name in placements}
@@ -53,10 +53,11 @@ def plan_unfused(program: Program) -> Plan:
 
 
 def _steps(
-    nodes: Sequence[Node], buffers: dict[str, Buffer], outputs: Sequence[str], prefix: str,
+    nodes: Sequence[Node], buffers: dict[str, Buffer], outputs: Sequence[str], prefix: str, target: Target,
 ) -> tuple[tuple[Kernel | Extern, ...], tuple[Prediction, ...]]:
-    nodes = inline(nodes, buffers, outputs)
-    groups, predictions = fuse(nodes, buffers)
+    nodes = inline(nodes, buffers, outputs, target.kind == "cuda")
+    private = frozenset(buffers) - {root(b, buffers) for b in outputs} if target.kind == "cuda" else None
+    groups, predictions = fuse(nodes, buffers, private)
     groups = order(groups)
     return _emit(groups, nodes, buffers, frozenset(root(b, buffers) for b in outputs), prefix), predictions
 

@@ -18,17 +18,20 @@ from thruway.core.sizes import SizeLike, Symbol
 from thruway.loops.ir import MOMENTS, Buffer, CheckIndex, Compute, Extern, Load, Node, Reduce, Scan, Update
 from thruway.schedule.depend import loads_of, members, predecessors, read_buffers, root, values_of, written_buffers
 from thruway.schedule.plan import Prediction
+from thruway.schedule.products import factors
 from thruway.schedule.rewrite import is_size, loads, strip_reduce, walk, weigh
-from thruway.schedule.space import Alignment, AxisMap, Coordinates, Space, align, fresh_space, is_injective
+from thruway.schedule.space import Alignment, AxisMap, Coordinates, Space, align, bare_matches, fresh_space, is_injective
 
 LARGEST_GROUP = 48      # nodes
 MOST_BUFFERS = 24       # pointers of one kernel
 BYTES_PER_MICROSECOND = 12_000
+REPEATED_ROW = 4096     # elements of a row that is computed again rather than handed over
 
 
 @dataclass(slots=True)
 class Group:
-    """Nodes that become one step. `maps[i]` are node i's axis symbols over the space; `before` every node that must run earlier."""
+    """Nodes that become one step. `maps[i]` are node i's axis symbols over the space; `before` every node that must run earlier; `missing`
+    are the axes that a node does not move with, so that its row is computed again along them."""
 
     nodes: list[int]
     space: Space
@@ -39,13 +42,17 @@ class Group:
     reads: set[str] = field(default_factory=set)
     writes: set[str] = field(default_factory=set)
     closed: bool = False
+    missing: dict[int, frozenset[Symbol]] = field(default_factory=dict)
 
 
-def fuse(nodes: Sequence[Node], buffers: Mapping[str, Buffer]) -> tuple[list[Group], tuple[Prediction, ...]]:
-    """Groups in an order of creation (not yet of execution), with the traffic each merge should save."""
+def fuse(nodes: Sequence[Node], buffers: Mapping[str, Buffer], private: frozenset[str] | None = None) -> tuple[list[Group], tuple[Prediction, ...]]:
+    """Groups in an order of creation (not yet of execution), with the traffic each merge should save. `private`: on a target where a step
+    costs more than computing a short row again, the buffers that nobody outside the program sees."""
     fuser = Fuser(nodes, buffers)
     for i in range(len(nodes)):
         fuser.add(i)
+    if private is not None:
+        fuser.repeat_rows(private)
     return [g for g in fuser.groups if g is not None], tuple(fuser.predictions)
 
 
@@ -160,6 +167,50 @@ class Fuser:
                 return False
         return True
 
+    def repeat_rows(self, private: frozenset[str]) -> None:
+        """Rows that one other group alone reads, along more outer axes, are computed again in each of its programs: a norm in the product
+        of one row behind it, a softmax in the weighted sum."""
+        for at, first in enumerate(self.groups):
+            others = set() if first is None else self._readers_of(first, private)
+            if len(others) == 1 and (other := others.pop()) != at:
+                merged = self._repeated(first, self.groups[other])
+                if merged is not None:
+                    self._predict(first, self.groups[other])
+                    self._replace(at, other, merged)
+
+    def _readers_of(self, group: Group, private: frozenset[str]) -> set[int]:
+        """The other groups that read what `group` makes; none where its row is not one to repeat."""
+        row = sizes.product(a.extent for a in group.space.inner_axes)
+        short = bool(group.space.inner) and type(row) is int and row <= REPEATED_ROW
+        plain = all(isinstance(self.nodes[i], Compute) for i in group.nodes) and not group.missing
+        if group.closed or not short or not plain or not all(name in private for name, _ in self._definitions(group)):
+            return set()
+        made = {name for name, _ in self._definitions(group)}
+        return {self.home[j] for name in made for j in self.readers.get(name, ())} - {self.home[group.nodes[0]]}
+
+    def _repeated(self, first: Group, second: Group) -> Group | None:
+        """`second` with the rows of `first`, where each axis of `first` is one of `second`'s, the inner ones all of its inner ones."""
+        if second.closed or not self._allowed(first, second) or any(self._has_rows(i) for i in second.nodes):
+            return None
+        mapping = bare_matches(second.space, first.space, self._pairs(second, first))
+        places = {a.name: sizes.symbols(mapping.get(Symbol(a.name), 0)) for a in first.space.axes}
+        inner = {s for name in first.space.inner for s in places[name]}
+        outer = {s for a in first.space.outer_axes for s in places[a.name]}
+        missing = {Symbol(a.name) for a in second.space.outer_axes} - outer
+        if not all(places.values()) or inner != {Symbol(n) for n in second.space.inner} or inner & outer or not missing:
+            return None
+        maps = {i: {k: sizes.substitute(v, mapping) for k, v in first.maps[i].items()} for i in first.nodes} | second.maps
+        mask = first.mask | second.mask
+        merged = Group(sorted(maps), second.space, maps, mask, (first.direct | second.direct) & ~mask, (first.before | second.before) & ~mask,
+                       first.reads | second.reads, first.writes | second.writes, False, second.missing | dict.fromkeys(first.nodes, frozenset(missing)))
+        return merged if self._rows_hold(merged) else None
+
+    def _has_rows(self, i: int) -> bool:
+        """Whether node i is a product that tensor cores take."""
+        node = self.nodes[i]
+        reduce = strip_reduce(node.value)[0] if isinstance(node, Compute) else None
+        return reduce is not None and reduce.op == "sum" and factors(reduce.x, [a for a in node.axes if a.extent != 1]) is not None
+
     def _pairs(self, first: Group, second: Group) -> list[tuple[Coordinates, Coordinates]]:
         """Coordinates at which both groups touch the same buffer, definitions before mere shared reads."""
         result = []
@@ -214,7 +265,7 @@ class Fuser:
     def _level(self, group: Group, i: int, inner: set[Symbol]) -> str | None:
         """"full" for a node over the whole space, "outer" for one over the outer axes alone, None where it fits neither."""
         node = self.nodes[i]
-        everything = {Symbol(a.name) for a in group.space.axes}
+        everything = {Symbol(a.name) for a in group.space.axes} - group.missing.get(i, frozenset())
         own = _symbols(group.maps[i][Symbol(a.name)] for a in node.axes)
         reduce, _ = strip_reduce(node.value) if isinstance(node, Compute) else (None, None)
         if reduce is not None:

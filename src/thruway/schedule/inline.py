@@ -14,12 +14,16 @@ from thruway.core import sizes
 from thruway.core.sizes import SizeLike, Symbol, as_symbol
 from thruway.loops.ir import Axis, Buffer, Cast, CheckIndex, Compute, Expr, Extern, Index, IndexValue, Literal, Load, Node, Scan, Update, Within
 from thruway.schedule.depend import changed_buffers, cost_of, is_pinned, loads_of, read_buffers, root
+from thruway.schedule.products import SHORT, is_product
 from thruway.schedule.rewrite import children, is_size, rewrite, strip_reduce, substitution, walk, weigh
 from thruway.schedule.space import is_injective
 
 CHEAP = 3          # additions: computing this again from one load costs less than a round trip through memory
 MOVEMENT = 12      # the same for expressions that only move or convert
 EXPENSIVE = 9      # from here on, computing the expression once per element of a larger space costs more than storing it
+TILE = 64          # columns of a product that use one computed element of a factor
+CHEAP_WORK = 10_000_000     # additions that cost less than a step of its own for what feeds a product, which may read so many tensors:
+MOST_LOADS = 3
 LARGEST = 400      # an expression above this size is not grown any further
 
 
@@ -37,14 +41,15 @@ class Definition:
     checks: bool
 
 
-def inline(nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str]) -> list[Node]:
-    """The nodes with cheap pointwise definitions substituted into their readers; definitions nobody reads any more are gone."""
-    return drop_dead(_Inliner(nodes, buffers, outputs).run(), buffers, outputs)
+def inline(nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str], tiles: bool = False) -> list[Node]:
+    """The nodes with cheap pointwise definitions substituted into their readers; definitions nobody reads any more are gone. `tiles`: the
+    target makes products in tiles, with what stands before and behind them."""
+    return drop_dead(_Inliner(nodes, buffers, outputs, tiles).run(), buffers, outputs)
 
 
 class _Inliner:
-    def __init__(self, nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str]):
-        self.nodes, self.buffers = nodes, buffers
+    def __init__(self, nodes: Sequence[Node], buffers: Mapping[str, Buffer], outputs: Sequence[str], tiles: bool):
+        self.nodes, self.buffers, self.tiles = nodes, buffers, tiles
         self.readers: Counter[str] = Counter()
         self.kept = {root(name, buffers) for name in outputs}
         for node in nodes:
@@ -55,6 +60,8 @@ class _Inliner:
         self.kept |= {root(b, buffers) for node in nodes for b in changed_buffers(node)}
         self.definitions: dict[str, Definition] = {}
         self.last_write: dict[str, int] = {}
+        self.products: set[str] = set()           # sums of products of short floats
+        self.statistics: set[str] = set()         # other reductions, and what is computed from them
 
     def run(self) -> list[Node]:
         result = []
@@ -65,8 +72,16 @@ class _Inliner:
             for name in changed_buffers(node):
                 self.last_write[root(name, self.buffers)] = position
             if isinstance(node, Compute) and strip_reduce(node.value)[0] is None:
-                self.define(node, position)
+                if not self.rounds_a_product(node):
+                    self.define(node, position)
+            elif isinstance(node, Compute) and self.tiles:
+                (self.products if is_product(node.value) else self.statistics).add(node.out)
         return result
+
+    def rounds_a_product(self, node: Compute) -> bool:
+        """Whether the node makes a short float of a product's sum: that is done where the sum is, or the wide sum would go through memory."""
+        found = [x for x in loads_of(node) if x.buffer in self.products and x.dtype not in SHORT]
+        return len(found) == 1 and self.buffers[node.out].dtype in SHORT
 
     def define(self, node: Compute, position: int) -> None:
         at = {root(node.out, self.buffers): position}
@@ -75,6 +90,8 @@ class _Inliner:
             name = root(load.buffer, self.buffers)
             at[name] = min(at.get(name, position), self.inherited.get(name, position))
         numel = weigh(sizes.product(a.extent for a in node.axes))
+        if any(load.buffer in self.statistics for load in found):
+            self.statistics.add(node.out)
         moves = all(isinstance(x, (Load, Cast, Within, Literal, IndexValue)) for x in walk(node.value))
         checks = any(isinstance(x, CheckIndex) for x in walk(node.value)) and self.buffers[node.out].device == "cpu"
         self.definitions[node.out] = Definition(node, at, cost_of(node), numel, len(found), moves, checks)
@@ -104,7 +121,8 @@ class _Inliner:
                 continue
             if definition.checks and _leaves_out(definition.node, found, space_of(node)):
                 continue                                    # what is left out would not be checked
-            if self._pays(definition, name, len(set(found)), space) and size + definition.cost * len(found) <= LARGEST:
+            pays = self._pays(definition, name, len(set(found)), space) or self._feeds_product(node, definition, name, len(set(found)), space)
+            if pays and size + definition.cost * len(found) <= LARGEST:
                 wanted.add(name)
                 size += definition.cost * len(found)
         return wanted
@@ -123,6 +141,15 @@ class _Inliner:
         if self.readers[name] == 1:
             return times < 2 or times * definition.cost < EXPENSIVE
         return definition.cost <= CHEAP and definition.loads <= 1
+
+    def _feeds_product(self, node: Node, definition: Definition, name: str, places: int, space: int) -> bool:
+        """Whether a product's factor is computed in it: once per tile, which is little work where the step saved is what costs. A norm needs
+        a step for its statistics anyway, and what reads another product is computed there."""
+        if not self.tiles or not isinstance(node, Compute) or not is_product(node.value) or name in self.kept or self.readers[name] > 1 or places > 1:
+            return False
+        if name in self.statistics or any(load.buffer in self.products for load in loads_of(definition.node)):
+            return False
+        return definition.loads <= MOST_LOADS and space * definition.cost <= TILE * CHEAP_WORK
 
     def _safe_in_place(self, node: Node) -> bool:
         """Whether an Update reads its own target, after substitution, at the very element that it writes, which it writes once, and nowhere else."""

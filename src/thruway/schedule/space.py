@@ -70,7 +70,7 @@ def fresh_space(axes: Sequence[Axis], inner: Sequence[Axis], names: count) -> tu
 
 def align(first: Space, second: Space, pairs: Iterable[tuple[Coordinates, Coordinates]], names: count) -> Alignment | None:
     """`second` laid over `first`; `pairs` are coordinates (of first, of second) that should mean the same element."""
-    mapping = _bare_matches(first, second, pairs)
+    mapping = bare_matches(first, second, pairs)
     used = {s for value in mapping.values() for s in sizes.symbols(value)}
     rest_first = tuple(a for a in first.axes if Symbol(a.name) not in used)
     rest_second = tuple(a for a in second.axes if Symbol(a.name) not in mapping)
@@ -85,7 +85,8 @@ def align(first: Space, second: Space, pairs: Iterable[tuple[Coordinates, Coordi
     return _merged(first, second, of_first, {**_mapped(mapping, of_first), **of_second}, _replaced(first.axes, of_first, axes))
 
 
-def _bare_matches(first: Space, second: Space, pairs: Iterable[tuple[Coordinates, Coordinates]]) -> AxisMap:
+def bare_matches(first: Space, second: Space, pairs: Iterable[tuple[Coordinates, Coordinates]]) -> AxisMap:
+    """Axes of `second` that are plainly an axis of `first`."""
     extents = {Symbol(a.name): a.extent for a in (*first.axes, *second.axes)}
     mine = {Symbol(a.name) for a in first.axes}
     theirs = {Symbol(a.name) for a in second.axes}

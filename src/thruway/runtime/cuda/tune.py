@@ -41,7 +41,7 @@ def choose(candidates: Sequence[Candidates], kernels: GpuKernels, driver: Driver
     keys = [_key(each, kernels.capability, device) for each in candidates]
     known = [kernels.store.get(key) for key in keys]
     chosen = kernels.get([each.jobs[int(data or b"0")] for each, data in zip(candidates, known)])
-    unknown = [i for i, each in enumerate(candidates) if known[i] is None and len(each.jobs) > 1 and _fits(each)]
+    unknown = [i for i, each in enumerate(candidates) if known[i] is None and len(each.jobs) > 1 and fits(each)]
     for done, (i, found) in enumerate(_in_batches(unknown, candidates, kernels)):
         if time.perf_counter() > deadline:
             note("measured", f"{BUDGET_SECONDS:.0f} s are spent: {len(unknown) - done} kernels stay as guessed")
@@ -57,7 +57,7 @@ def choose(candidates: Sequence[Candidates], kernels: GpuKernels, driver: Driver
     return chosen
 
 
-def _fits(candidates: Candidates) -> bool:
+def fits(candidates: Candidates) -> bool:
     return candidates.pointer_bytes is not None and sum(candidates.pointer_bytes) <= SCRATCH_LIMIT
 
 
@@ -65,7 +65,7 @@ def _in_batches(which: Sequence[int], candidates: Sequence[Candidates], kernels:
     """The candidates numbered `which`, compiled, some at a time."""
     for start in range(0, len(which), AT_ONCE):
         batch = which[start:start + AT_ONCE]
-        yield from zip(batch, _compiled([candidates[i].jobs for i in batch], kernels))
+        yield from zip(batch, compiled([candidates[i].jobs for i in batch], kernels))
 
 
 def measure(kernel: GpuKernel, pointer_bytes: Sequence[int], driver: Driver, device: torch.device) -> float:
@@ -74,10 +74,14 @@ def measure(kernel: GpuKernel, pointer_bytes: Sequence[int], driver: Driver, dev
     flag = torch.zeros(1, dtype=torch.int32, device=device)
     launch = Launch(driver, kernel, driver.load(kernel), (0,) * len(kernel.size_names), flag.data_ptr(), len(memory))
     addresses = [each.data_ptr() for each in memory]
-    launch.run(addresses, torch.cuda.current_stream(device).cuda_stream)
+    return replayed(lambda: launch.run(addresses, torch.cuda.current_stream(device).cuda_stream), device)
+
+
+def replayed(run: Callable[[], object], device: torch.device) -> float:
+    """Microseconds of what `run` launches on the current stream, inside a CUDA graph."""
+    run()
     torch.cuda.synchronize(device)
-    stream = torch.cuda.Stream(device)
-    graph, _ = record(lambda: [launch.run(addresses, stream.cuda_stream) for _ in range(LAUNCHES)], stream)
+    graph, _ = record(lambda: [run() for _ in range(LAUNCHES)], torch.cuda.Stream(device))
     times = []
     for _ in range(REPLAYS):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -99,7 +103,7 @@ def _times(found: Mapping[int, GpuKernel], pointer_bytes: Sequence[int], driver:
     return times
 
 
-def _compiled(wanted: Sequence[Sequence[KernelJob]], kernels: GpuKernels) -> list[dict[int, GpuKernel]]:
+def compiled(wanted: Sequence[Sequence[KernelJob]], kernels: GpuKernels) -> list[dict[int, GpuKernel]]:
     """Those of each that compile, by number: all at once, so that they compile in parallel, or one by one where some do not."""
     try:
         flat = iter(kernels.get([job for jobs in wanted for job in jobs]))
@@ -117,6 +121,11 @@ def _one(job: KernelJob, kernels: GpuKernels) -> list[GpuKernel]:
 
 def _key(candidates: Candidates, capability: int, device: torch.device) -> Key:
     first = candidates.jobs[0]
-    how = " ".join(f"{job.block} {job.warps}" for job in candidates.jobs)
-    return Key("tune", (("source", fingerprint(first.text)), ("buffers", f"{first.dtypes} {candidates.pointer_bytes}"), ("configurations", how),
-                        ("abi", ABI), ("triton", triton_version()), ("gpu", f"{torch.cuda.get_device_name(device)} {capability}")))
+    how = " ".join(f"{job.constants} {job.warps} {job.stages}" for job in candidates.jobs)
+    return choice_key(f"{first.text} {first.dtypes} {candidates.pointer_bytes} {how}", capability, device)
+
+
+def choice_key(among: str, capability: int, device: torch.device) -> Key:
+    """Names a choice that was measured on this kind of GPU; `among` says between what."""
+    return Key("tune", (("among", fingerprint(among)), ("abi", ABI), ("triton", triton_version()), ("torch", torch.__version__),
+                        ("gpu", f"{torch.cuda.get_device_name(device)} {capability}")))
