@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 import operator
@@ -375,6 +376,8 @@ def to_node(state: State, value: Value) -> Any:
         case Constant():
             if isinstance(value.value, numpy.generic):
                 return value.value.item()
+            if isinstance(value.value, enum.Enum):
+                return _content(value.value)
             return DTYPES[value.value] if type(value.value) is type and value.value in DTYPES else value.value
         case SizeValue():
             return size_node(state, value)
@@ -393,6 +396,11 @@ def to_node(state: State, value: Value) -> Any:
             return tensor_node(state, value.storage)
         case _:
             raise NotTensorArguments
+
+
+def _content(member: enum.Enum) -> Any:
+    """A member of an enum that is a number or a text too, as that: its own text means nothing in the graph's code."""
+    return next((base.__new__(base, member) if base is not str else str.__str__(member) for base in (int, float, str) if isinstance(member, base)), member)
 
 
 def tensor_node(state: State, value: TensorValue) -> torch.fx.Node:

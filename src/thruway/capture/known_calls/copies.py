@@ -48,6 +48,8 @@ def shallow_copy(state: State, args: Args, kwargs: Kwargs) -> Value:
             return SetValue(dict(value.items), cls=value.cls)
         case DictValue():
             return _new_dict(state, value, dict(_pairs(state, value)))
+        case ObjectValue() if isinstance(hook := state.type_lookup(value.cls, "__copy__"), types.FunctionType):
+            return state.call(state.wrap(state, hook, state.made(hook), True), [value])
         case ObjectValue():
             made = _new_object(state, value, "__copy__")
             made.attributes = DictValue(dict(_pairs(state, instance_dict(state, value))))
@@ -57,9 +59,22 @@ def shallow_copy(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def deep_copy(state: State, args: Args, kwargs: Kwargs) -> Value:
+    memo = args[1] if len(args) > 1 else kwargs.get("memo")
+    if isinstance(memo, Memo) and args:
+        return memo.copier.copy(args[0])
     if len(args) + len(kwargs) != 1:
         raise unsupported(state, "TW101", "copy.deepcopy with a memo")
     return Copier(state).copy(*args, *kwargs.values())
+
+
+class Memo(Value):
+    """What a `__deepcopy__` of the user's gets, to be handed on to deepcopy: anything else that is done with it breaks."""
+
+    __slots__ = ("copier",)
+
+    def __init__(self, copier: Copier):
+        super().__init__()
+        self.copier = copier
 
 
 class Copier:
@@ -68,6 +83,7 @@ class Copier:
     def __init__(self, state: State):
         self.state = state
         self.copies: dict[Value, Value] = {}
+        self.memo = Memo(self)
         self.roots: set[int] = set()
         self.found: list[TensorValue] = []
 
@@ -101,6 +117,8 @@ class Copier:
                 return SetValue(dict(value.items), cls=value.cls)
             case MethodValue(function=FunctionValue()):
                 return MethodValue(value.function, self.copy(value.owner))
+            case ObjectValue() if isinstance(hook := self.state.type_lookup(value.cls, "__deepcopy__"), types.FunctionType):
+                return self.state.call(self.state.wrap(self.state, hook, self.state.made(hook), True), [value, self.memo])
             case ObjectValue():
                 return self._object(value)
             case _:

@@ -175,4 +175,6 @@ ROWS = {
     itertools.combinations_with_replacement: combined(itertools.combinations_with_replacement), itertools.tee: copies,
     _GENERATOR.send: send, _GENERATOR.throw: throw_in, _GENERATOR.close: close, _GENERATOR.__next__: next_item,
     _GENERATOR.__iter__: new_iterator,
+    **{vars(cls)["__next__"]: next_item for cls in (zip, map, enumerate, *map(type, (iter([]), iter(()), iter(range(0)), iter(""), iter({}), iter({}.values()),
+                                                                                     iter({}.items()))))},
 }

@@ -38,11 +38,14 @@ class Ordered:
 def over_list(function: Callable[..., Any], writes: bool):
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
         target, *rest = args
-        if not isinstance(target, ListValue) or kwargs:
+        if not isinstance(target, ListValue) or kwargs.keys() - {"key", "lo", "hi"}:
             raise unsupported(state, "TW101", function.__name__)
         wrapped = [Ordered(state, item) for item in target.items]
+        bounds = {name: as_python(state, one) for name, one in kwargs.items() if name != "key"}
+        if kwargs.get("key", NONE) is not NONE:
+            bounds["key"] = lambda one: Ordered(state, state.call(kwargs["key"], [one.value]))
         try:
-            result = function(wrapped, *(Ordered(state, one) for one in rest))
+            result = function(wrapped, *(Ordered(state, one) for one in rest[:1]), *(as_python(state, one) for one in rest[1:]), **bounds)
         except IndexError as error:
             raise_real(state, error)
         if writes:

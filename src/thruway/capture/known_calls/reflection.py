@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
@@ -12,13 +13,16 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.values.attribute import delete_attribute, find_attribute, function_dict, generic_attribute, get_attribute, set_attribute, set_generic
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, CompiledValue, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, PartialValue, Value,
+    FALSE, NONE, TRUE, CompiledValue, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, PartialValue, TupleValue,
+    Value,
 )
-from thruway.capture.values.call import run_inline
+from thruway.capture.values.answers import SameSubclasses
+from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import NotConstant, as_python
 from thruway.capture.values.errors import raise_error, raise_real
 from thruway.capture.values.types_ import is_subclass, python_type
+from thruway.capture.values.unpack import mapping_items
 from thruway.capture.wrap import instance_dict
 from thruway.frame.guard import MISSING
 
@@ -140,7 +144,41 @@ def signature(state: State, args: Args, kwargs: Kwargs) -> Value:
     raise unsupported(state, "TW101", "inspect.signature")
 
 
+def subclasses(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """`cls.__subclasses__()`."""
+    cls = as_python(state, args[0])
+    found = tuple(type.__subclasses__(cls))
+    state.guard("answer", state.made(cls), SameSubclasses(found))
+    return ListValue([state.class_of(one, None) for one in found])
+
+
+def call_generic_alias(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """`Class[parameters](...)` of typing: the class, whose instance notes the alias."""
+    alias, *given = args
+    real = alias.value if isinstance(alias, Constant) else alias.real
+    made = run_inline(state, get_attribute(state, alias, "__origin__")) if isinstance(alias, ObjectValue) else state.class_of(real.__origin__, None)
+    result = run_inline(state, call(state, made, given, kwargs))
+    if not isinstance(result, ObjectValue) or instance_dict(state, result) is None or isinstance(alias, ObjectValue) and alias.source is None:
+        raise unsupported(state, "TW101", repr(real))
+    if isinstance(alias, ObjectValue):
+        state.guard("identity", alias.source, real)
+    set_generic(state, result, "__orig_class__", alias)
+    return result
+
+
+def bind_partial_method(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """functools.partialmethod.__get__: a partial of the bound method."""
+    made, owner = args[:2]
+    function = run_inline(state, get_attribute(state, made, "func"))
+    given = run_inline(state, get_attribute(state, made, "args"))
+    named = run_inline(state, get_attribute(state, made, "keywords"))
+    if owner is NONE or not isinstance(function, FunctionValue) or not isinstance(given, TupleValue) or not isinstance(named, DictValue):
+        raise unsupported(state, "TW101", "partialmethod of something else than a function")
+    return PartialValue(MethodValue(function, owner), given.items, {key.value: one for key, one in mapping_items(state, named)})
+
+
 ROWS = {
+    type.__subclasses__: subclasses, typing._BaseGenericAlias.__call__: call_generic_alias, functools.partialmethod.__get__: bind_partial_method,
     isinstance: instance_check, issubclass: subclass_check, getattr: read_attribute, hasattr: has_attribute, setattr: write_attribute,
     delattr: remove_attribute, object.__setattr__: generic_write, object.__getattribute__: generic_read, callable: is_callable,
     vars: attributes_of, locals: local_names, typing.cast: cast, dir: names_of, inspect.signature: signature,

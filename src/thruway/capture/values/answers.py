@@ -48,6 +48,16 @@ class SameRegistrations:
 
 
 @dataclass(frozen=True, slots=True)
+class SameSubclasses:
+    """The class has these direct subclasses."""
+
+    key: tuple[type, ...]
+
+    def __call__(self, found: type) -> bool:
+        return tuple(type.__subclasses__(found)) == self.key
+
+
+@dataclass(frozen=True, slots=True)
 class AnotherCell:
     """The cell found is not this one."""
 

@@ -232,6 +232,8 @@ def _bind_getset(state: State, found: types.GetSetDescriptorType, owner: Value |
         return instance_dict(state, owner)
     if is_tensor_object(owner) and found.__objclass__ in (torch._C.TensorBase, torch.Tensor):
         return call(state, Constant(found.__get__), [owner], {})
+    if isinstance(owner, ListValue) and name == "maxlen":
+        return owner.options.get("maxlen", NONE)
     row = GETSETS.get(name)
     if row is None or not isinstance(owner, ObjectValue):
         raise unsupported(state, "TW102", name, cls.value.__name__)

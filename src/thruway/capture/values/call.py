@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -237,7 +238,7 @@ def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwa
         return construct(state, value, args, kwargs)
     if isinstance(target, types.FunctionType):                    # of a class that no source names
         return call(state, wrap(state, target, state.made(target), True), args, kwargs)
-    row = _row(state, vars(type(target)).get("__call__"))
+    row = _row(state, next((vars(base)["__call__"] for base in type(target).__mro__ if "__call__" in vars(base)), None))
     if row is not None:
         return _call_row(state, row, target, [value, *args], kwargs)
     if is_pure(target, args):
@@ -273,12 +274,18 @@ PURE_FUNCTIONS: dict[str, frozenset[str] | None] = {
     "_string": frozenset({"formatter_field_name_split"}),
 }
 CHANGES_MODES = frozenset({"__enter__", "__exit__", "__call__"})         # of torch.device
+MATCHING = {re.Pattern: frozenset("match fullmatch search findall sub subn split".split()),
+            re.Match: frozenset("group groups groupdict start end span expand __getitem__".split())}
 PURE_TYPES = (int, float, complex, bool, str, bytes, range, torch.Size, torch.dtype, torch.device, torch.finfo, torch.iinfo, slice)
 
 
 def is_pure(target: Any, args: list[Value]) -> bool:
     """Whether a builtin only computes on values that cannot run user code."""
     owner = getattr(target, "__objclass__", None)
+    if owner in MATCHING:
+        return target.__name__ in MATCHING[owner]
+    if target in (str.maketrans, bytes.maketrans):
+        return True
     if owner is not None:
         return owner in PURE_TYPES and target.__name__ not in CHANGES_MODES
     if isinstance(target, types.BuiltinFunctionType):
@@ -288,6 +295,8 @@ def is_pure(target: Any, args: list[Value]) -> bool:
         if bound is None or isinstance(bound, types.ModuleType):
             names = PURE_FUNCTIONS.get(target.__module__, frozenset())
             return names is None or target.__name__ in names
+        if type(bound) is frozenset:
+            return target.__name__ == "__contains__"
         return type(bound) in PURE_TYPES and target.__name__ not in CHANGES_MODES
     return False
 

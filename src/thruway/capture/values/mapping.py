@@ -52,7 +52,7 @@ def _read_at_function(state: State, mapping: DictValue, key: FunctionValue) -> V
 
 
 def _is_plain(key: Any) -> bool:
-    return all(_is_plain(k) for k in key) if type(key) is tuple else not isinstance(key, Value)
+    return all(_is_plain(k) for k in key) if isinstance(key, tuple) else not isinstance(key, Value)
 
 
 def _key_value(key: Any) -> Value:

@@ -81,7 +81,7 @@ def is_subclass(state: State, cls: type, wanted: Any) -> bool:
 
 def _hook_says_yes(cls: type, wanted: type) -> bool:
     """An abstract class whose own hook says yes asks no other: what is derived from it (which libraries add to) plays no part."""
-    return isinstance(wanted, abc.ABCMeta) and _has_plain_metaclass(wanted) and _hook_owner(wanted).__module__ in PURE_HOOKS \
+    return isinstance(wanted, abc.ABCMeta) and _has_plain_metaclass(wanted) and _has_known_hook(wanted) \
         and wanted.__subclasshook__(cls) is True
 
 
@@ -95,6 +95,13 @@ def _has_plain_metaclass(cls: type) -> bool:
     def has_hooks(base: type) -> bool:
         return not base.__dict__.keys().isdisjoint(("__instancecheck__", "__subclasscheck__"))
     return not any(has_hooks(base) and base not in PLAIN_METACLASSES and base.__module__ not in PURE_HOOKS for base in type(cls).__mro__)
+
+
+def _has_known_hook(cls: type) -> bool:
+    """Whether its hook is a library's, also where that put it into the user's class, as typing does with protocols."""
+    owner = _hook_owner(cls)
+    hook = vars(owner)["__subclasshook__"]
+    return owner.__module__ in PURE_HOOKS or getattr(hook, "__func__", hook).__module__ == "typing"
 
 
 def _hook_owner(cls: type) -> type:
