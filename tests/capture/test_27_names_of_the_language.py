@@ -26,7 +26,7 @@ class Flags(enum.IntFlag):
     B = 2
 
 
-class Mode(str, enum.Enum):
+class Mode(enum.StrEnum):
     SUM = "sum"
     NONE = "none"
 

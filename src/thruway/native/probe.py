@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 Peek = Callable[[int, int], bytes | None]         # (address, count) → the bytes, or None where they cannot be read
 
@@ -29,9 +30,10 @@ def bind(core: ModuleType) -> dict[str, int]:
     libraries = tuple(os.path.join(folder, name) for name in ("libtorch_cpu.so", "libc10.so", "libtorch_python.so"))
     steal = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr
     core.bind_torch(libraries, torch.Tensor, torch.nn.Parameter, torch._C.TensorBase, steal)
-    layout = find_whole_layout(core.peek)
-    core.set_layout(**layout)
-    self_test(core)
+    with _disable_current_modes():                 # a capture may be under way, which sees to all that is made
+        layout = find_whole_layout(core.peek)
+        core.set_layout(**layout)
+        self_test(core)
     return layout
 
 
