@@ -64,3 +64,33 @@ def test_a_root_that_raises():
             return x * 3, None
     for expected, found in outcomes(rooted, thruway.compile(rooted, dynamic=True)):
         assert torch.equal(expected[0], found[0]) and expected[1] == found[1]
+
+
+def test_tensors_of_numbers_that_change():
+    def taken(x, i):
+        return x[:, torch.tensor(i)], x + torch.tensor(data=i, dtype=torch.float32), torch.tensor(i) * x.shape[0], torch.tensor(i, dtype=torch.int32)
+    compiled = thruway.compile(taken, fullgraph=True)
+    x = torch.arange(30.0).reshape(3, 10)
+    before = thruway.metrics()["recompiles"]
+    for i in (4, 5, 6, 9, 2, 8):
+        for found, expected in zip(compiled(x, i), taken(x, i), strict=True):
+            assert torch.equal(found, expected) and found.dtype == expected.dtype and found.shape == expected.shape
+    assert thruway.metrics()["recompiles"] == before + 1
+    for wrong in (10, -11, 2**70):
+        with pytest.raises((IndexError, ValueError, RuntimeError)) as expected:
+            taken(x, wrong)
+        with pytest.raises(expected.type) as found:
+            compiled(x, wrong)
+        assert str(found.value) == str(expected.value)
+
+
+def test_tensor_of_a_size():
+    def sized(x):
+        return x / torch.tensor(x.shape[0]), torch.tensor(x.shape[0], dtype=torch.float64), x[torch.tensor(x.shape[0]) - 1]
+    compiled = thruway.compile(sized, dynamic=True, fullgraph=True)
+    before = thruway.metrics()["recompiles"]
+    for size in SIZES:
+        x = torch.arange(float(size))
+        for found, expected in zip(compiled(x), sized(x), strict=True):
+            assert torch.equal(found, expected) and found.dtype == expected.dtype
+    assert thruway.metrics()["recompiles"] == before

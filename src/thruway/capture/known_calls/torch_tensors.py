@@ -10,14 +10,15 @@ from torch._library.custom_ops import CustomOpDef
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.tensors import add_node, call_torch
-from thruway.capture.values.base import FALSE, Constant, ListValue, ObjectValue, TensorValue, TupleValue, Value
+from thruway.capture.values.base import FALSE, NONE, Constant, ListValue, ObjectValue, SizeValue, TensorValue, TupleValue, Value
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import from_python
 from thruway.capture.values.iterate import ListIterator, tensor_items
 from thruway.capture.values.number_index import number_of, read_number
-from thruway.capture.values.numbers import kept_condition, truth_value
+from thruway.capture.values.numbers import is_element, kept_condition, size_tensor, truth_value
 from thruway.shapes.known_elements import known_list, known_number
 from thruway.shapes.nodes import make_node
+from thruway.shapes.symbolic import SizeNode
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -107,6 +108,10 @@ def new_tensor(state: State, args: Args, kwargs: Kwargs) -> Value:
         parts = [call_torch(state, torch.Tensor.detach, [one], {}) for one in items]
         made = call_torch(state, torch.stack, [ListValue(parts)], {})
         return call_torch(state, torch.Tensor.to, [made], kwargs) if kwargs else made
+    if isinstance(data, SizeValue) and type(data.size.node) is SizeNode and not is_element(data) and kwargs.keys() <= {"data", "dtype"} and not state.devices:
+        given = kwargs.get("dtype", NONE)
+        made = size_tensor(state, data)
+        return made if given is NONE else call_torch(state, torch.Tensor.to, [made, given], {})
     result = call_torch(state, torch.tensor, args, kwargs)
     if result is None:
         raise unsupported(state, "TW101", "torch.tensor")

@@ -142,6 +142,13 @@ def number_tensor(state: State, value: Value) -> TensorValue:
     return result_value(state, node, from_meta(TensorMeta((), (), dtype_name(dtype), "cpu", False)))
 
 
+def size_tensor(state: State, value: SizeValue) -> TensorValue:
+    """A 0-dim tensor of an integer that is a size, or may be one: int64 is wide enough."""
+    node = make_node(state.graph, "call_function", torch.scalar_tensor, (size_node(state, value),), {"dtype": torch.int64, "device": "cpu"})
+    node.meta["line"] = state.where()
+    return result_value(state, node, from_meta(TensorMeta((), (), "int64", "cpu", False)))
+
+
 def compare_elements(state: State, function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value | None:
     """The truth value of a comparison with a number from a tensor; None where tensors would not compare as Python does."""
     if (known := _known_comparison(state, function, left, right)) is not None:
