@@ -13,6 +13,7 @@ import torch
 from torch.fx import Graph, Node
 
 from thruway.native import RegionFailed
+from thruway.runtime.users_line import raise_at_users_line
 
 DRAWING = ("dropout", "rand", "bernoulli", "normal", "multinomial", "uniform", "exponential", "geometric", "cauchy", "poisson", "rrelu", "gumbel",
            "scaled_dot_product")
@@ -32,8 +33,10 @@ def plain_region(graph: Graph, run: Callable[..., Outputs]) -> Callable[..., Out
         try:
             return run(*inputs)
         except Exception as error:
-            if writes and _versions(inputs) != before or _has_saved_tensors_hooks():
+            if _has_saved_tensors_hooks():
                 raise
+            if writes and _versions(inputs) != before:
+                raise_at_users_line(error, graph)
             if state is not None:
                 set_random_state(state)
             raise RegionFailed(error) from error

@@ -1,0 +1,60 @@
+"""An error behind a write that is seen outside: the function cannot run again, but its text and its line are eager's."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+import torch
+
+import thruway
+
+
+def stores(x, i):
+    x[0] = 1
+    x[i.item()] = 5
+    return x
+
+
+def reads(x, i):
+    x.add_(1)
+    return x[i.item()] * 2
+
+
+def selects(x, i):
+    x.add_(1)
+    return x.select(0, i.item())
+
+
+def below(x, i):
+    x.mul_(2)
+    return stores(x, i) + 1
+
+
+def overlapping(x, i):
+    x[1:].copy_(x[:-1].clone())
+    return x[i]
+
+
+def caught(function, *arguments):
+    with pytest.raises(Exception) as found:
+        function(*arguments)
+    frames = traceback.extract_tb(found.value.__traceback__)
+    return type(found.value), str(found.value), (frames[-1].filename, frames[-1].lineno, frames[-1].name)
+
+
+@pytest.mark.parametrize("function", [stores, reads, selects, below, overlapping])
+def test_text_and_line(function):
+    compiled = thruway.compile(function)
+    for first in (torch.tensor(2), torch.tensor(9), torch.tensor(-7)):
+        if first.item() == 2:
+            assert torch.equal(compiled(torch.ones(5), first), function(torch.ones(5), first))
+            continue
+        assert caught(compiled, torch.ones(5), first) == caught(function, torch.ones(5), first)
+
+
+def test_what_was_written_stays():
+    x, y = torch.zeros(5), torch.zeros(5)
+    caught(stores, x, torch.tensor(9))
+    caught(thruway.compile(stores), y, torch.tensor(9))
+    assert torch.equal(x, y) and y[0] == 1
