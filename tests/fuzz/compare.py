@@ -101,7 +101,7 @@ class Snapshot:
 
     def tensor(self, t: torch.Tensor) -> Any:
         storage = self.storages.setdefault(t.untyped_storage().data_ptr(), len(self.storages)) if t.numel() else "empty"
-        strides = tuple(s for s, n in zip(t.stride(), t.shape) if n > 1)
+        strides = tuple(s for s, n in zip(t.stride(), t.shape) if n > 1) if t.numel() else ()
         head = type(t).__name__, str(t.dtype), tuple(t.shape), strides, t.requires_grad, t.is_leaf, storage, t.storage_offset()
         return Tensor((*head, t._version > 0), t.detach().clone(), None if not t.is_leaf or t.grad is None else t.grad.detach().clone())
 

@@ -73,7 +73,7 @@ VIEWS = (
 WRITES = (
     "<T>.add_(<N>)", "<T>.mul_(<T>)", "<T>.sub_(<T>)", "<T>.copy_(<T>)", "<T>.zero_()", "<T>.fill_(<N>)", "<T>[0] = <N>", "<T>[1:] = <T>", "<T>[..., 0] += <N>", "<T>[<T> > 0] = <N>",
     "<T>.clamp_(-1, 1)", "<T>.t().mul_(2)", "<T>.view(-1)[0] = <N>", "<T> += <T>", "<T> *= <N>", "<T>.div_(<N>)", "<T>.neg_()", "<T>.masked_fill_(<T> > 0, <N>)", "<T>[torch.tensor([0, 0])] += 1",
-    "<T>.index_add_(0, torch.tensor([0, 0]), <T>[:2])", "<T>.scatter_(<D>, <T>.argsort(<D>), <N>)", "<T>[1:].copy_(<T>[:-1])", "<T>.relu_()", "<T>.cumsum_(<D>)", "torch.add(<T>, <N>, out=<T>)",
+    "<T>.index_add_(0, torch.tensor([0, 0]), <T>[:2])", "<T>.scatter_(<D>, <T>.argsort(<D>) * 0, <N>)", "<T>[1:].copy_(<T>[:-1])", "<T>.relu_()", "<T>.cumsum_(<D>)", "torch.add(<T>, <N>, out=<T>)",
     "<T>[:] = <T>.flip(0)", "<T>.index_put_((torch.tensor([0, 0]),), <T>[:1].clone(), accumulate=True)", "<T>.unsqueeze_(0)", "<T>.transpose_(0, <D>)", "<T>.data.add_(<N>)",
 )
 READS = ("<T>.shape[0]", "<T>.sum().item()", "<T>.dim()", "len(<T>)", "<T>.numel()", "<T>.is_contiguous()", "<T>.stride()[0]", "float(<T>.float().mean())", "int(<T>.argmax())", "<N> + 1", "<N> * 2",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+import functools
 import math
+import types
 
 import torch
 from whole.assert_same import assert_same
@@ -243,4 +245,49 @@ def test_sine_of_a_single_number():
     for run in (lambda x: x.amax().sin(), lambda x: x.sum().cos() + 1, lambda x: x[0].sin()):
         assert_same(run, torch.rand(5))
         assert_same(run, torch.rand(5) * 1e6)
+    assert thruway.metrics()["bugs"] == before
+
+
+def test_integers_have_no_negative_zero():
+    def run(x):
+        return x.to(torch.int64).rsqrt(), x.int().float(), 1 / x.to(torch.int32), torch.copysign(torch.ones(4), x.long()), x.short().double().reciprocal()
+
+    x = torch.tensor([-0.5, 0.5, -0.0, 2.5])
+    for expected, found in zip(run(x), thruway.compile(run)(x)):
+        assert torch.equal(expected, found) and torch.equal(expected.signbit(), found.signbit())
+
+
+def test_truth_values_added_up_in_place_stay_truth_values():
+    def run(x):
+        x.index_put_((torch.tensor([0, 0]),), x[:1].clone(), accumulate=True)
+        return x.count_nonzero(1)
+
+    assert_same(run, torch.tensor([[True, False, True]]))
+
+
+def test_sizes_read_before_an_input_changes_its_sizes():
+    def run(x):
+        doubled = x @ x.mT
+        x.unsqueeze_(0)
+        return len(doubled), x.shape[0]
+
+    compiled = thruway.compile(run)
+    for n in (8, 11, 13):
+        assert compiled(torch.ones(n, 2)) == (n, 1)
+
+
+def test_a_cell_that_a_continuation_got_lives_through_a_branch():
+    missing = types.FunctionType
+
+    def run(x, y):
+        functools.lru_cache(lambda t: t)
+        if x.sum() > 1:
+            def outer():
+                def inner():
+                    return y
+                return inner
+        return missing()
+
+    before = thruway.metrics()["bugs"]
+    assert_same(run, torch.ones(3), torch.ones(1))
     assert thruway.metrics()["bugs"] == before

@@ -530,10 +530,11 @@ def _variable(one: Frame, other: Frame, name: str) -> tuple[Value, Value] | None
 
 
 def _set_locals(frame: Frame, variables: dict[str, Value], one: Frame, other: Frame) -> None:
-    """The frame's variables behind the branch: those that are read there."""
+    """The frame's variables behind the branch: those that are read there, and in a continuation the cells, which it has as arguments."""
     if isinstance(frame.locals, LazyLocals):
         unread = one.locals.pending.keys() & other.locals.pending.keys()
         frame.locals = LazyLocals(frame.locals.state, {name: found for name, found in frame.locals.pending.items() if name in unread})
     else:
         frame.locals = {}
+    dict.update(frame.locals, {name: found for name, found in dict.items(one.locals) if isinstance(found, CellValue)})
     dict.update(frame.locals, variables)

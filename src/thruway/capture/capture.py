@@ -37,7 +37,7 @@ from thruway.frame.source import Attr, Cell, Global, Item, Local, Own, Source, i
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceMode, TraceTensor
-from thruway.shapes.traits import Traits, traits_of
+from thruway.shapes.traits import METADATA_INPLACE, Traits, traits_of
 
 GENERATORS = 0x20 | 0x80 | 0x200     # generator, coroutine, asynchronous generator
 
@@ -161,7 +161,14 @@ class WriteRecorder(TraceMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if self.state.sides:
             refuse_older_writes(self.state, traits_of(func), _statistics_written(func, args), args, kwargs or {})
+        if func._name in METADATA_INPLACE and isinstance(args[0], TraceTensor) and args[0]._symbolic:
+            self._refuse_shown_sizes(args[0])
         return super().__torch_dispatch__(func, types, args, kwargs)
+
+    def _refuse_shown_sizes(self, trace: TraceTensor) -> None:
+        """Sizes that change between calls are read from inputs behind the graph: those must still have them then."""
+        if any(owner.known_trace is trace for owner, _ in self.state.symbols.values() if isinstance(owner, TensorValue)):
+            raise unsupported(self.state, "TW106", "the sizes of a tensor of symbolic sizes")
 
     def record(self, op: Any, traits: Traits, args: tuple, kwargs: dict, result: object) -> None:
         if self.state.transforms and torch.Tag.nondeterministic_seeded in op.tags:

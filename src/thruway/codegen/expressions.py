@@ -14,6 +14,7 @@ from thruway.codegen.operators import BLOCKWISE, may_fault, operator
 from thruway.codegen.roundings import is_held
 from thruway.codegen.scope import Scope
 from thruway.core import sizes
+from thruway.core.dtypes import INTEGERS, is_float
 from thruway.core.errors import CompilerBug
 from thruway.core.sizes import Ranges, SizeLike, Symbol
 from thruway.loops.ir import Cast, CheckIndex, Condition, Expr, IndexValue, Literal, Load, Op, Var, Within
@@ -165,7 +166,7 @@ class Emitter:
             case Cast(x, dtype):
                 text = self.emit(x, lazy)
                 kept = dtype in FROM_MEMORY and is_held(x, dtype, self.resolved)
-                return text if kept else self.rounded(convert(text, x.dtype, dtype)), self._fixed(x)
+                return text if kept else self.rounded(self._converted(text, x, dtype)), self._fixed(x)
             case CheckIndex(x, _, _, _):
                 return self._check(expr, self.emit(x, lazy), lazy), True
             case Op(name, args, dtype):
@@ -173,6 +174,12 @@ class Emitter:
                 return self._operator(expr, texts, lazy), may_fault(expr) or any(self._fixed(a) for a in args)
             case _:
                 raise CompilerBug("codegen", f"cannot print {type(expr).__name__} inside a kernel")
+
+    def _converted(self, text: str, x: Expr, dtype: str) -> str:
+        """A float made an integer and a float again: gcc would only truncate it, which keeps -0 and what no integer holds."""
+        inner = self.resolved(x)
+        lost = is_float(dtype) and x.dtype in INTEGERS and isinstance(inner, Cast) and is_float(inner.x.dtype)
+        return convert(f"({text} | tw_zero())" if lost else text, x.dtype, dtype)
 
     def _fixed(self, expr: Expr) -> bool:
         """Whether the value rests on a load or check that only its guard makes legal."""

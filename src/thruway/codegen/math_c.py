@@ -45,6 +45,9 @@ TWI int tw_signbit(float x) { return tw_bits_fi(x) < 0; }
 
 TWI int tw_signbit_d(double x) { return tw_bits_dl(x) < 0; }
 
+__attribute__((weak)) int tw_zero_held; /* a 0 that gcc does not know */
+TWI int tw_zero(void) { return tw_zero_held; }
+
 TWI long tw_minl(long a, long b) { return a < b ? a : b; }
 
 TWI long tw_maxl(long a, long b) { return a > b ? a : b; }

@@ -167,6 +167,8 @@ class Builder:
 
     def write(self, x: Tensor, index: Sequence[Index], value: Expr, axes: Sequence[Axis], mode: str = "set") -> Tensor:
         """x[index] = value at each point of `axes`, in the storage that `x` views; the handle on what is there afterwards."""
+        if mode in ("add", "mul") and x.dtype == "bool":
+            raise Unsupported("TW518", "sums and products of truth values in place")
         root = x.root
         where = self.coordinates(x, index)
         value = self._apart(cast(value, x.dtype), root, where)
