@@ -14,6 +14,7 @@ from thruway.capture.state import Frame, State
 from thruway.capture.values.base import NONE, Constant, DictValue, TupleValue, Value
 from thruway.capture.values.constants import as_python
 from thruway.capture.values.effect import record
+from thruway.frame import source as S
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -56,14 +57,17 @@ def caller_at(frame: Frame, line: int) -> types.FunctionType:
 
 
 def get_logger(state: State, args: Args, kwargs: Kwargs) -> Value:
-    """A logger that exists already."""
+    """A logger that exists already; that its name still stands for it is guarded."""
     name = as_python(state, args[0]) if args else None
     found = logging.getLogger() if name is None else logging.Logger.manager.loggerDict.get(name)
     if not isinstance(found, logging.Logger):
         raise unsupported(state, "TW101", "logging.getLogger")
+    place = S.Global("root", "logging") if name is None else S.Item(LOGGERS, name)
+    state.guard("identity", place, found)
     return state.wrap(state, found, state.made(found), True)
 
 
+LOGGERS = S.Attr(S.Attr(S.Global("Logger", "logging"), "manager"), "loggerDict")
 WITH_ERROR = frozenset({logging.exception, logging.Logger.exception})
 LOGGER_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log", "warn")
 ROWS = {
