@@ -431,3 +431,49 @@ def test_a_subclass_in_a_module():
     with torch.no_grad():
         same(lambda x: net(x), X.as_subclass(Plain))
     same(lambda x: net(x), X.as_subclass(Plain))
+
+
+def test_modes_hear_of_every_function():
+    def f(x):
+        with Log() as log:
+            a = torch.tensor([1.0, 2.0])
+            b = torch.as_tensor(x)
+            c = torch.full((2,), 3.0)
+            with torch.no_grad():
+                d = x * 2
+            try:
+                x.nothing
+            except AttributeError as error:
+                text = str(error)
+        return a, b + 0, c, d, text, log.names
+    same(f, X)
+
+    def g(x):
+        with Log() as log, torch.device("cpu"):
+            y = torch.ones(2)
+        return y + x.sum(), log.names
+    same(g, X, graphs=None)
+
+    def h(x):
+        with Log() as log, torch.autocast("cpu"):
+            y = x @ x.T
+        return y, log.names
+    same(h, X, graphs=None)
+
+
+def test_what_a_leaf_becomes():
+    def f(x):
+        y = x.as_subclass(Plain)
+        return y.requires_grad, y.is_leaf, y.grad_fn is None, x.is_leaf
+    same(f, X.clone().requires_grad_(), graphs=None)
+    same(f, X, graphs=None)
+
+    def g(y):
+        return y.is_leaf, y.grad is None, y + 1
+    same(g, X.clone().requires_grad_().as_subclass(Plain), graphs=None)
+
+
+def test_keys_that_are_functions():
+    def f(x):
+        return HANDLERS.get(torch.nn.functional.relu) is None, HANDLERS.get(alike), torch.nn.functional.gelu in HANDLERS, x + 1
+    same(f, X)

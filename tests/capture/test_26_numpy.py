@@ -366,3 +366,51 @@ def test_arrays_of_a_module():
 
 
 TABLE = np.arange(4.0)
+
+
+def test_arrays_and_tensors_in_one_memory():
+    def f(t, a):
+        t.add_(1)
+        b = a + 0
+        t.mul_(2)
+        return b, a * 1, t.sum()
+
+    def g(x):
+        v = x[1:]
+        a = v.numpy()
+        x.add_(1)
+        return a + 0, a
+
+    def pair():
+        a = np.arange(6.0)
+        return torch.from_numpy(a), a
+    compiled, other = thruway.compile(f), thruway.compile(g)
+    for _ in range(3):
+        equal(f(*pair()), compiled(*pair()))
+        one, two = X.clone(), X.clone()
+        equal(g(one), found := other(two))
+        found[1][0, 0] = 77
+        assert two[1, 0] == 77
+
+
+def test_arrays_of_earlier_calls_keep_their_elements():
+    def f(x):
+        y = (x * 2 + 1).relu()
+        a = y.numpy()
+        return a, (x.sin() + y.cos()) * 2
+    compiled = thruway.compile(f)
+    found = [compiled(X + k) for k in range(4)]
+    for k, one in enumerate(found):
+        equal(f(X + k), one)
+
+
+@pytest.mark.parametrize("array", [
+    np.array([1, "a"], dtype=object), np.zeros(2, dtype=[("a", "f4")]), np.ma.array([1.0, 2.0], mask=[0, 1]), np.matrix([[1, 2], [3, 4]]), np.array(["x"]),
+    np.zeros(3, dtype=">f8")], ids=lambda a: f"{type(a).__name__} of {a.dtype}")
+def test_arrays_of_other_kinds_stay_with_python(array):
+    def f(a, x):
+        return a[0], a.shape, x + 1
+    compiled = thruway.compile(f)
+    for _ in range(2):
+        expected, found = f(array, X), compiled(array, X)
+        assert type(found[0]) is type(expected[0]) and str(found[0]) == str(expected[0]) and found[1] == expected[1]

@@ -64,6 +64,8 @@ def of_class(state: State, value: Value, cls: Constant) -> Value:
         return plain
     if cls.value.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or plain.trace.requires_grad and not torch.is_grad_enabled():
         raise unsupported(state, "TW108", cls.value.__name__)
+    if plain.trace.requires_grad and plain.trace.is_leaf:
+        plain = call_torch(state, torch.ops.aten.alias.default, [plain], {})           # it is a leaf no more
     made = ObjectValue(cls)
     made.storage, state.overrides = plain, True
     return made

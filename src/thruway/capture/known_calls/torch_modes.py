@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch.cuda.amp.common import amp_definitely_not_available
 
+from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.base import FALSE, NONE, Constant, DictValue, TupleValue, Value
 from thruway.capture.values.constants import as_python, from_python
 from thruway.capture.values.effect import record
-from thruway.capture.values.torch_function import is_mode
+from thruway.capture.values.overriding import is_mode, modes_on
 from thruway.frame.modes import SWITCHES, autocast_devices, autocast_nesting, device_of_factories, present, put_back, set_autocast_nesting
 
 Args = list[Value]
@@ -23,6 +24,7 @@ Kwargs = dict[str, Value]
 def switches(setter: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value]:
     """A call that sets modes: made for the trace, and in the graph."""
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        refuse_modes(state)
         values = [as_python(state, one) for one in args]
         keywords = {name: as_python(state, one) for name, one in kwargs.items()}
         before = present()
@@ -37,6 +39,12 @@ def switches(setter: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Valu
         node.meta["line"] = state.where()
         return from_python(state, result)
     return handler
+
+
+def refuse_modes(state: State) -> None:
+    """Function modes that were entered inside hear of other modes in torch's own way."""
+    if modes_on(state):
+        raise unsupported(state, "TW118")
 
 
 def restore_modes(state: State, before: tuple[Any, ...]) -> None:
@@ -63,6 +71,7 @@ def _finish_with(state: State, function: Callable[..., Any], *args: Any) -> None
 
 
 def enter_device(state: State, args: Args, kwargs: Kwargs) -> Value:
+    refuse_modes(state)
     state.devices.append(args[0].value)
     state.effects.remember(state.devices.pop)
     return args[0]

@@ -47,8 +47,15 @@ def is_getter(target: Any) -> bool:
         and getattr(target.__self__, "__objclass__", None) in (torch._C.TensorBase, torch.Tensor)
 
 
+@functools.cache
+def _functions() -> frozenset[Any]:
+    """Also those that capture does not trace, as torch.as_tensor; and what modes are asked about."""
+    found = (getattr(torch._C._VariableFunctions, name, None) for name in dir(torch._C._VariableFunctions) if not name.startswith("__"))
+    return frozenset({one for one in found if isinstance(one, types.BuiltinFunctionType)} | {torch._C._set_grad_enabled, torch.device})
+
+
 def _is_torchs(target: Any) -> bool:
-    return is_torch_callable(target) or is_getter(target) or target is torch._C._set_grad_enabled or _is_in(target, _methods())
+    return is_torch_callable(target) or is_getter(target) or _is_in(target, _methods()) or _is_in(target, _functions())
 
 
 def _is_in(target: Any, found: frozenset[Any]) -> bool:
