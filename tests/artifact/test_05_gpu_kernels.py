@@ -57,22 +57,22 @@ def test_what_was_compiled_is_found_again_without_triton(kernels, notes, monkeyp
     assert kernels.get([job()]) == made and notes == ["cache_miss", "cache_hit"]
 
 
-def product_jobs() -> list[KernelJob]:
-    """relu(x @ w.T) in bfloat16, in every tile that fits."""
-    i, j, k = Axis("i", 256), Axis("j", 512), Axis("k", 512)
+def product_jobs(rows: int) -> list[KernelJob]:
+    """relu(x @ w.T) in bfloat16, in every tile that is tried."""
+    i, j, k = Axis("i", rows), Axis("j", 512), Axis("k", 512)
     factors = tuple(Cast(Load(name, (a.index, k.index), "bfloat16"), "float32") for name, a in (("x", i), ("w", j)))
     summed = Phase((k,), reductions=(Reduction("v", "sum", Op("mul", factors, "float32"), "float32"),))
     value = Cast(Op("max", (Var("v", "float32"), Literal(0.0, "float32")), "float32"), "bfloat16")
     kernel = Kernel("product", (i, j), (summed, Phase((), stores=(Put("y", (i.index, j.index), value),))), ("x", "w"), ("y",))
-    source = print_product(kernel, {n: Buffer(n, "bfloat16", (rows, 512), (512, 1)) for n, rows in (("x", 256), ("w", 512), ("y", 256))}, product_of(kernel))
+    source = print_product(kernel, {n: Buffer(n, "bfloat16", (many, 512), (512, 1)) for n, many in (("x", rows), ("w", 512), ("y", rows))}, product_of(kernel))
     return [KernelJob(source.text, source.symbol, ("bfloat16",) * 3, (True,) * 3, False, (), False, *source.programs(config), source.constants(config),
                       config.warps, config.stages) for config in source.configs]
 
 
 @compiles
-def test_products_compile_in_every_tile(kernels):
-    jobs = product_jobs()
-    made = kernels.get(jobs)
+@pytest.mark.parametrize("rows", [16, 256])
+def test_products_compile_in_every_tile(kernels, rows):
+    made = kernels.get(product_jobs(rows))
     assert len({(each.points, each.warps, each.shared) for each in made}) > 3
     assert all(each.cubin[:4] == b"\x7fELF" and each.shared < 227 << 10 and each.block == 1 for each in made)
 

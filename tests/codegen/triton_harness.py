@@ -24,9 +24,10 @@ def _numpy_libdevice() -> types.ModuleType:
 
     def wrap(function):
         def call(*args):
-            last = args[-1]
-            blocks = [a.handle.data if isinstance(a, tl.core.tensor) else last.handle.data.dtype.type(a) for a in args]
-            return tl.core.tensor(TensorHandle(function(*blocks).astype(blocks[-1].dtype), last.handle.dtype), last.type)
+            like = max((a for a in args if isinstance(a, tl.core.tensor)), key=lambda a: a.handle.data.ndim)
+            kind = like.handle.data.dtype
+            blocks = [a.handle.data if isinstance(a, tl.core.tensor) else kind.type(a) for a in args]
+            return tl.core.tensor(TensorHandle(function(*blocks).astype(kind), like.handle.dtype), like.type)
         return call
 
     module = types.ModuleType("tw_libdevice")

@@ -158,11 +158,11 @@ class ProductPrinter(Printer):
         return bool(own & {a.name for a in self.row_axes}) and bool(own & {a.name for a in self.column_axes})
 
     def guesses(self) -> tuple[Config, ...]:
-        """The largest tile of which there are enough to keep the GPU busy, then those nearest to it in size."""
+        """The largest tile of which there are enough to keep the GPU busy, else the smallest; then those nearest to it in size."""
         listed = FEW if weight(self.rows) <= 16 else MANY
         steps = [c for c in listed if not self.whole_steps() or self.depth % c.depth == 0]
         fits = [c for c in steps if self.shared_bytes(c) <= SHARED_BYTES and len(self.products) * c.x * c.r <= ACCUMULATORS * 32 * c.warps] or steps[-1:]
-        best = next((c for c in fits if weight(self.tile_count(c)) >= FULL), fits[-1])
+        best = next((c for c in fits if weight(self.tile_count(c)) >= FULL), min(fits, key=lambda c: c.x * c.r))
         return tuple(sorted(fits, key=lambda c: (c != best, abs(math.log2(c.x * c.r / best.x / best.r)))))[:MOST_CONFIGS]
 
     def shared_bytes(self, config: Config) -> int:

@@ -19,6 +19,7 @@ MOST_WORK = 1 << 36           # multiplications up to which a library's product 
 SHORTEST_PART, FEW_TILES, MOST_TILES = 256, 48, 264
 # What won on an H200 against cuBLASLt, from 8 to 256 rows; 1024 rows and more lose.
 WON_ROWS, WON_COLUMNS, WON_INNER, WON_TILES = 256, 4096, 2048, 256
+LONGEST_PART = 1024
 SHORT = frozenset({"bfloat16", "float16"})
 
 
@@ -39,7 +40,10 @@ def parts_of(product: Product) -> int:
         return int(type(product.inner) is int and product.inner <= LONGEST_ROW)
     tried = trials(product)
     known = bool(tried) and product.along and product.batch == 1 and product.rows <= WON_ROWS and product.columns <= WON_COLUMNS
-    return tried[-1] if known and product.inner <= WON_INNER and _tiles(product) <= WON_TILES else 0
+    if not known or product.inner > WON_INNER or _tiles(product) > WON_TILES:
+        return 0
+    starves = product.inner // tried[-1] > LONGEST_PART and _tiles(product) < FEW_TILES        # few programs with long sums
+    return 0 if starves else tried[-1]
 
 
 def of_one_row(product: Product) -> int:
