@@ -40,7 +40,7 @@ from thruway.graph.evaluate import evaluate
 from thruway.graph.numbers import Placed, place_numbers, with_numbers
 from thruway.graph.parts import Part, Parts, devices_of, draws, split_by_device, writes_inputs
 from thruway.graph.repeats import Folded, fold_repeats
-from thruway.graph.retrace import retrace
+from thruway.graph.retrace import NOTHING, retrace
 from thruway.graph.rewrite import Context, copied
 from thruway.graph.show import show as show_graph
 from thruway.graph.stages import CPU_PASSES, GENERAL_PASSES
@@ -158,8 +158,7 @@ class GraphCompiler:
     ) -> Callable[..., Any]:
         """With `folded`, of equal blocks only those that it keeps; _Unlike where they cannot stand for all."""
         with self._stage("retrace", name, settings):
-            left_out = (folded.stand_ins, folded.dropped) if folded else ()
-            graph = retrace(module, metas, weights, facts, *left_out)
+            graph = retrace(module, metas, weights, facts, folded.left_out if folded else NOTHING)
         with with_autocast(()):                                     # its casts are operators of the graph now
             return self._compile_operators(graph, name, settings, machine, default_float, mode, facts, is_guarded, folded)
 

@@ -320,15 +320,6 @@ class ThirdNext(Stack):
         return x
 
 
-class AllStates(Stack):
-    def forward(self, x):
-        states = []
-        for block in self.blocks:
-            x = block(x)
-            states.append(x)
-        return states
-
-
 class OneState(Stack):
     def forward(self, x):
         for i, block in enumerate(self.blocks):
@@ -367,9 +358,49 @@ class Growing(Stack):
         return x
 
 
-@pytest.mark.parametrize("make", [Skip, SecondNext, ThirdNext, AllStates, OneState, Shared, Numbered, OwnWeightAgain, Growing])
+@pytest.mark.parametrize("make", [Skip, SecondNext, ThirdNext, OneState, Shared, Numbered, OwnWeightAgain, Growing])
 def test_stacks_that_are_no_plain_chain(spy, make):
     run_both(make(), x_of(), spy=spy())
+
+
+class AllStates(Stack):
+    def forward(self, x):
+        states = []
+        for block in self.blocks:
+            states.append(x)
+            x = block(x)
+        return self.head(x), states, x
+
+
+class AllButTheLast(Stack):
+    def forward(self, x):
+        states = []
+        for block in self.blocks[:-1]:
+            x = block(x)
+            states.append(x)
+        return self.blocks[-1](x), states
+
+
+class Caches(Stack):
+    """Each block gives a view of what it made, a kernel's result and a sum."""
+
+    def forward(self, x):
+        caches = []
+        for block in self.blocks:
+            keys = block.up(x).view(2, 16, 4, 32).transpose(1, 2)
+            values = torch.cat([keys, keys * 0.5], 2)
+            x = x + block.down(values.mean(2).view(2, 1, 128)) * block.scale
+            caches.append((keys, values))
+        return caches, self.head(x), x.sum()
+
+
+@pytest.mark.parametrize("limit", [NEVER, 5 * 2 * 4 * 2 * WIDTH * WIDTH, ALWAYS])
+@pytest.mark.parametrize("make", [AllStates, AllButTheLast, Caches])
+def test_what_every_block_gives_leaves_from_copies_too(spy, make, limit):
+    spy = spy(limit)
+    model = make(count=14)
+    run_both(model, x_of(), spy=spy)
+    assert was_copied(spy) or make is AllButTheLast
 
 
 def test_symbolic_sizes_are_compiled_whole(spy):

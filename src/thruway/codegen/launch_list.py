@@ -43,8 +43,14 @@ class _Flattener:
         derived_steps, self.out = tuple(self.out), []
         kept = {root(name, self.plan.buffers) for name in self.ready} - set(self.plan.inputs)
         made = {name for name in self.ready if name not in self.plan.inputs and name not in self.constants}
+        views: dict[str, list[str]] = {}
+        for name in self.plan.outputs:
+            views.setdefault(root(name, self.plan.buffers), []).append(name)
         for step in steps:
             self.step(step)
+            for buffer in step.writes if isinstance(step, Printed) else step.outs:
+                for name in views.pop(buffer, ()):           # where it is made and not behind all steps: blocks that give views stay alike
+                    self.whole(name)
         outputs = tuple(self.leaving(name, kept) for name in self.plan.outputs)
         used = self.used_by(steps) | {root(n, self.plan.buffers) for n in self.plan.outputs}
         derived_slots = tuple(sorted(self.slots[n] for n in made if n in used or root(n, self.plan.buffers) in used))

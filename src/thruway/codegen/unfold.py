@@ -16,6 +16,7 @@ from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot, SlotRe
 from thruway.schedule.memory import Lifetime, byte_size, pack_offsets
 
 Slots = dict[Slot, Slot]
+MISSING: Slot = -1
 
 
 def unfold(launch: LaunchList, fold: Fold) -> LaunchList | None:
@@ -23,8 +24,8 @@ def unfold(launch: LaunchList, fold: Fold) -> LaunchList | None:
     if launch.symbols:
         return None
     whole = _with_all_inputs(launch, fold)
-    for gap in reversed(fold.gaps):
-        copied = _Copying(whole, fold.blocks, gap).launch()
+    for gap in fold.gaps:
+        copied = _Copying(whole, fold.blocks, fold.leaving, gap).launch()
         if copied is None:
             return None
         whole = copied
@@ -32,13 +33,16 @@ def unfold(launch: LaunchList, fold: Fold) -> LaunchList | None:
 
 
 def _with_all_inputs(launch: LaunchList, fold: Fold) -> LaunchList:
-    """The folded list over the inputs of the whole graph. An input of a missing block is like that of the block it will be a copy of."""
+    """The folded list over the inputs of the whole graph. An input of a missing block is like that of the block it will be a copy of, its outputs are
+    MISSING."""
     more = fold.total - len(fold.inputs)
     slots = {slot: fold.inputs[slot] if slot < len(fold.inputs) else slot + more for slot in range(launch.slots)}
     found = {fold.inputs[each.slot]: each for each in launch.inputs}
     for gap in fold.gaps:
         for k in range(gap.block + 1, gap.block + gap.missing + 1):
             found.update({own: found[twin] for own, twin in zip(fold.blocks[k], fold.blocks[gap.block])})
+    outputs = dict(zip(fold.outputs, launch.outputs))
+    given = len(outputs) + sum(gap.missing for gap in fold.gaps) * len(fold.leaving[0])
     return replace(
         launch,
         inputs=tuple([replace(found[slot], slot=slot) for slot in range(fold.total)]),
@@ -46,7 +50,7 @@ def _with_all_inputs(launch: LaunchList, fold: Fold) -> LaunchList:
         derived=tuple([_renamed(step, slots) for step in launch.derived]),
         derived_slots=tuple([slots[slot] for slot in launch.derived_slots]),
         steps=tuple([_renamed(step, slots) for step in launch.steps]),
-        outputs=tuple([slots[slot] for slot in launch.outputs]),
+        outputs=tuple([slots[outputs[i]] if i in outputs else MISSING for i in range(given)]),
         slots=launch.slots + more,
     )
 
@@ -57,6 +61,7 @@ class _Copying:
 
     whole: LaunchList
     blocks: Sequence[tuple[Slot, ...]]
+    leaving: Sequence[tuple[int, ...]]
     gap: Gap
     own: dict[Slot, tuple[int, int]] = field(default_factory=dict)       # inputs of one block: its number, and which of its inputs
     block_of: dict[Slot, int] = field(default_factory=dict)              # of what blocks own, or derive from what they own: the last such block
@@ -154,17 +159,20 @@ class _Copying:
         read = {slot for step in self.whole.steps[end:] for slot in _touched(step)}
         return all(self.image.get(slot) == slot for slot in older & read)
 
-    def _copied(self, before: Sequence[Step], after: int, steps: Sequence[Step], end: int) -> LaunchList:
+    def _copied(self, before: Sequence[Step], after: int, steps: Sequence[Step], end: int) -> LaunchList | None:
         more_derived: list[Step] = []
         more_steps: list[Step] = []
         kept, more_kept = set(self.whole.derived_slots), list[Slot]()
-        older, newer = self.image, self.image
-        for k in range(1, self.gap.missing + 1):
-            older, newer = newer, self._next(newer, k + 1)
+        maps = [{slot: slot for slot in self.image}, self.image]
+        for k in range(2, self.gap.missing + 2):
+            maps.append(newer := self._next(maps[-1], k))
             more_derived += [_renamed(step, newer) for step in before]
             more_steps += [_renamed(step, newer) for step in steps]
             more_kept += [newer[slot] for slot in self.made & kept]
-        shift = {slot: older[slot] for slot in self.made} | {self.image[slot]: newer[slot] for slot in self.made}
+        outputs = self._outputs(maps)
+        if outputs is None:
+            return None
+        shift = {slot: maps[-2][slot] for slot in self.made} | {self.image[slot]: maps[-1][slot] for slot in self.made}
         for k in (self.gap.block - 1, self.gap.block):
             shift.update(zip(self.blocks[k], self.blocks[k + self.gap.missing]))
         launch = self.whole
@@ -173,9 +181,24 @@ class _Copying:
             derived=(*launch.derived[:after], *more_derived, *launch.derived[after:]),
             derived_slots=tuple(sorted((*launch.derived_slots, *more_kept))),
             steps=(*launch.steps[:end], *more_steps, *[_renamed(step, shift) for step in launch.steps[end:]]),
-            outputs=tuple([shift.get(slot, slot) for slot in launch.outputs]),
+            outputs=tuple([outputs[i] if i in outputs else shift.get(slot, slot) for i, slot in enumerate(launch.outputs)]),
             slots=self.slots,
         )
+
+    def _outputs(self, maps: Sequence[Slots]) -> Slots | None:
+        """The slot of each output of the blocks, by its position. What a block gives may be made by the first steps of the next block."""
+        now = self.whole.outputs
+        found = {position: now[position] for block in self.leaving for position in block}
+        second = self.gap.block
+        for j in range(len(self.leaving[0])):
+            maker = next((k for k in (second - 1, second - 2) if now[self.leaving[k][j]] in self.made), None)
+            if maker is None or self.image[now[self.leaving[maker][j]]] != now[self.leaving[maker + 1][j]]:
+                return None
+            made = now[self.leaving[maker][j]]
+            found.update({self.leaving[maker + k][j]: slots[made] for k, slots in enumerate(maps)})
+            if maker != second - 1:
+                found[self.leaving[second + self.gap.missing][j]] = now[self.leaving[second][j]]
+        return found
 
     def _next(self, now: Slots, distance: int) -> Slots:
         """The replacement one block later than `now`, so many blocks behind the first."""

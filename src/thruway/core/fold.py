@@ -18,10 +18,13 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """`inputs`: for each input of the folded graph its position among the `total` inputs of the whole one. `blocks[k]`: the positions of the
-    inputs that block k alone reads, in the same order for every block. `gaps` in order."""
+    """`inputs`: for each input of the folded graph its position among the `total` inputs of the whole one; `outputs` likewise. `blocks[k]`: the
+    positions of the inputs that block k alone reads, in the same order for every block; `leaving[k]` those of the outputs that every block gives.
+    `gaps` in order."""
 
     inputs: tuple[int, ...]
     total: int
+    outputs: tuple[int, ...]
     blocks: tuple[tuple[int, ...], ...]
+    leaving: tuple[tuple[int, ...], ...]
     gaps: tuple[Gap, ...]

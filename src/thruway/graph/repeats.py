@@ -2,7 +2,8 @@
 
 `fold_repeats` finds the longest run of nodes that repeats with one period: the same operators with the same constants, reading the same
 earlier values, each other, the block before, and inputs of their own of equal metadata. What it leaves out is told to `retrace` as stand-ins
-(a node that is left out has the value of its twin in the last block that is kept), and to `codegen.unfold` as a `Fold`.
+(a node that is left out has the value of its twin in the last block that is kept), and to `codegen.unfold` as a `Fold`. Values that every block gives
+to the caller (caches, hidden states) leave from each copy too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch.fx import Graph, Node
 
 from thruway.core.fold import Fold, Gap
 from thruway.core.sizes import SizeLike
+from thruway.graph.retrace import LeftOut
 from thruway.graph.rewrite import bytes_of
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.trace_tensor import TraceTensor
@@ -27,12 +29,11 @@ CANDIDATES = 4               # operators and distances that are tried as a perio
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """`stand_ins`: for each node left out the one whose value it has. `dropped`: positions of inputs that the folded graph lacks. `limit`: bytes that
-    packed weights of the kept blocks may take, `denied` those for which there is no memory. `copies`: how many blocks are left out."""
+    """`limit`: bytes that packed weights of the kept blocks may take, `denied` those for which there is no memory. `copies`: how many blocks are
+    left out."""
 
     fold: Fold
-    stand_ins: dict[Node, Node]
-    dropped: frozenset[int]
+    left_out: LeftOut
     limit: int
     denied: frozenset[str]
 
@@ -51,14 +52,17 @@ def fold_repeats(graph: Graph, metas: Sequence[TensorMeta | SizeLike], weights: 
     run = _longest_run([_skeleton((node.op, node.target, node.args, node.kwargs), read) for node, read in zip(calls, reads)])
     if run is None:
         return None
-    blocks = _Blocks(calls, reads, *run, inputs, metas, weights).matched()
-    return None if blocks is None else _folded(calls, run, blocks, list(inputs), metas, weights, limit)
+    given = graph.output_node().args[0]
+    outputs = given if isinstance(given, tuple | list) else (given,)
+    found = _Blocks(calls, reads, *run, inputs, outputs, metas, weights).matched()
+    return None if found is None else _folded(calls, run, *found, list(inputs), len(outputs), metas, weights, limit)
 
 
 def _is_static(meta: TensorMeta) -> bool:
     return all(type(one) is int for one in (*meta.sizes, *meta.strides, meta.offset))
 
 
+Positions = tuple[tuple[int, ...], ...]              # for each block, in one order
 Run = tuple[int, int, int]   # the first node, the length of a block, the number of blocks
 
 
@@ -132,14 +136,15 @@ class _Blocks:
     period: int
     count: int
     inputs: dict[Node, int]
+    outputs: Sequence[object]
     metas: Sequence[TensorMeta]
     weights: Sequence[bool]
     place: dict[Node, int] = field(default_factory=dict)
     following: dict[int, int] = field(default_factory=dict)          # an input's counterpart in the next block
     entries: dict[Node, int] = field(default_factory=dict)           # what the first block reads of earlier nodes → where the next ones find it
 
-    def matched(self) -> tuple[tuple[int, ...], ...] | None:
-        """For each block the positions of its own inputs; None where the blocks are not equal."""
+    def matched(self) -> tuple[Positions, Positions] | None:
+        """For each block the positions of its own inputs, and of its outputs where all have some; None where the blocks are not equal."""
         self.place = {node: i for i, node in enumerate(self.calls)}
         end = self.start + self.count * self.period
         for i in range(self.start, end - self.period):
@@ -147,7 +152,8 @@ class _Blocks:
                 return None
         if not self._is_closed(end) or not self._carries_alike():
             return None
-        return self._own_inputs()
+        inputs, outputs = self._own_inputs(), self._own_outputs(end)
+        return None if inputs is None or outputs is None else (inputs, outputs)
 
     def _is_counterpart(self, a: Node, b: Node, reader: int) -> bool:
         """Whether node `reader` reads `a` as the node one block later reads `b`."""
@@ -167,7 +173,7 @@ class _Blocks:
         blocks read too."""
         last = end - self.period
         for node in self.calls[self.start:last]:
-            if any(self.place.get(user, end) >= end for user in node.users):
+            if any(self.place.get(user, end) >= end and user.op != "output" for user in node.users):
                 return False
         invariant = {used for read in self.reads[last:end] for used in read}
         return all(used in invariant or self.place[used] >= last for read in self.reads[end:] for used in read if used in self.place)
@@ -181,7 +187,21 @@ class _Blocks:
                 return False
         return True
 
-    def _own_inputs(self) -> tuple[tuple[int, ...], ...] | None:
+    def _own_outputs(self, end: int) -> Positions | None:
+        """None where some blocks before the last give the caller what others do not."""
+        blocks: list[dict[int, list[int]]] = [{} for _ in range(self.count)]
+        for position, one in enumerate(self.outputs):
+            if isinstance(one, Node) and self.start <= self.place.get(one, -1) < end:
+                k, i = divmod(self.place[one] - self.start, self.period)
+                blocks[k].setdefault(i, []).append(position)
+        places = list(blocks[0])
+        if any(list(block) != places for block in blocks[:-1]) or not blocks[-1].keys() >= set(places):
+            return None
+        if any(len(block[i]) != 1 for block in blocks for i in places):
+            return None
+        return tuple(tuple(block[i][0] for i in places) for block in blocks)
+
+    def _own_inputs(self) -> Positions | None:
         """None where a block shares an input with some blocks but not with all."""
         first = dict.fromkeys(self.inputs[used] for read in self.reads[self.start:self.start + self.period] for used in read if used in self.inputs)
         blocks = [tuple(i for i in first if self.following.get(i, i) != i)]
@@ -197,8 +217,8 @@ class _Blocks:
 
 
 def _folded(
-    calls: Sequence[Node], run: Run, blocks: tuple[tuple[int, ...], ...], inputs: Sequence[Node], metas: Sequence[TensorMeta], weights: Sequence[bool],
-    limit: int,
+    calls: Sequence[Node], run: Run, blocks: Positions, leaving: Positions, inputs: Sequence[Node], outputs: int, metas: Sequence[TensorMeta],
+    weights: Sequence[bool], limit: int,
 ) -> Folded | None:
     start, period, count = run
     weight = max(sum(bytes_of(metas[i]) or 0 for i in block if weights[i] and len(metas[i].sizes) > 1) for block in blocks)
@@ -208,11 +228,12 @@ def _folded(
     if len(missing) * period < WORTH * len(calls):
         return None
     stand_ins = {calls[start + k * period + i]: calls[start + twin * period + i] for k, twin in missing.items() for i in range(period)}
-    dropped = frozenset(i for k in missing for i in blocks[k])
+    left_out = LeftOut(stand_ins, frozenset(i for k in missing for i in blocks[k]), frozenset(i for k in missing for i in leaving[k]))
     denied = frozenset(inputs[i].name for block in blocks[packed:] for i in block)
-    kept = tuple(i for i in range(len(inputs)) if i not in dropped)
+    kept = tuple(i for i in range(len(inputs)) if i not in left_out.inputs)
+    given = tuple(i for i in range(outputs) if i not in left_out.outputs)
     left = limit - weight * sum(k < packed for k in missing)
-    return Folded(Fold(kept, len(inputs), blocks, gaps), stand_ins, dropped, left, denied)
+    return Folded(Fold(kept, len(inputs), given, blocks, leaving, gaps), left_out, left, denied)
 
 
 def _gap(first: int, end: int, count: int) -> Gap:

@@ -7,10 +7,9 @@ apart. What is recorded is eager's program, operator by operator; `functionalize
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 import torch
 from torch._ops import OpOverload
@@ -37,9 +36,21 @@ VIEWS_FOR = {
 }
 
 
-NOTHING: Mapping[Node, Node] = MappingProxyType({})
 SIZE_ARITHMETIC = {operator.add: add, operator.mul: mul, operator.floordiv: floordiv, operator.mod: mod,
                    torch.sym_max: maximum, torch.sym_min: minimum}
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What of a captured graph is not retraced: `stand_ins` gives for each node that does not run the node whose value it has; `inputs` and
+    `outputs` are positions."""
+
+    stand_ins: Mapping[Node, Node] = field(default_factory=dict)
+    inputs: frozenset[int] = frozenset()
+    outputs: frozenset[int] = frozenset()
+
+
+NOTHING = LeftOut()
 
 
 class Recorder(TraceMode):
@@ -215,20 +226,19 @@ class Recorder(TraceMode):
 
 def retrace(
     graph_module: GraphModule, metas: Sequence[TensorMeta | SizeLike], weights: Sequence[bool], facts: Facts | None = None,
-    stand_ins: Mapping[Node, Node] = NOTHING, dropped: Collection[int] = (),
+    left_out: LeftOut = NOTHING,
 ) -> Graph:
-    """The ATen graph of `graph_module` for inputs of these metadata, without gradients. One placeholder per meta, in order, less those at the
-    positions `dropped`. Nodes in `stand_ins` do not run; they have the value of the node that they are mapped to.
+    """The ATen graph of `graph_module` for inputs of these metadata, without gradients. One placeholder per meta that is not left out, in order.
 
     What is assumed of symbolic sizes is recorded in `facts`, whose hints answer comparisons.
     """
     graph = Graph()
     recorder = Recorder(graph, facts=facts)
     names = [n.target for n in graph_module.graph.nodes if n.op == "placeholder"]
-    inputs = [None if i in dropped else _input(recorder, meta, name, weight) for i, (meta, name, weight) in enumerate(zip(metas, names, weights))]
+    inputs = [None if i in left_out.inputs else _input(recorder, meta, name, weight) for i, (meta, name, weight) in enumerate(zip(metas, names, weights))]
     with kept_modes(), _below_autograd(recorder):
-        outputs = run_captured(graph_module, inputs, recorder, stand_ins)
-    return _close(recorder, outputs)
+        outputs = run_captured(graph_module, inputs, recorder, left_out.stand_ins)
+    return _close(recorder, [one for i, one in enumerate(outputs) if i not in left_out.outputs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +288,7 @@ def _below_autograd(recorder: Recorder) -> ExitStack:
     return stack
 
 
-def run_captured(module: GraphModule, inputs: Sequence[object], recorder: Recorder, stand_ins: Mapping[Node, Node] = NOTHING) -> tuple[object, ...]:
+def run_captured(module: GraphModule, inputs: Sequence[object], recorder: Recorder, stand_ins: Mapping[Node, Node]) -> tuple[object, ...]:
     """The captured graph over `inputs`; each operator is recorded under the line of the captured node that calls it."""
     remaining = list(inputs)
     recorder.autocast = autocast_devices()
