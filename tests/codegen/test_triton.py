@@ -79,6 +79,20 @@ def test_low_precision_is_computed_in_float32_and_rounded():
     assert (y.float() - expected.float()).abs().max() <= expected.float().abs().max() * 2**-8      # the interpreter rounds halves down
 
 
+def test_gelu_that_is_rounded_at_once_keeps_its_left_side():
+    i = Axis("i", 4096)
+    x = Cast(Load("x", (i.index,), BF16), F32)
+    erf = Op("erf", (Op("mul", (x, Literal(0.7071067811865476, F32)), F32),), F32)
+    value = Op("mul", (Op("mul", (Literal(0.5, F32), x), F32), Op("add", (Literal(1.0, F32), erf), F32)), F32)
+    kernel = Kernel("k", (i,), (Phase((), stores=(Store("y", (i.index,), Cast(value, BF16)),)),), ("x",), ("y",))
+    x, y = torch.linspace(-12, 12, 4096).bfloat16(), torch.empty(4096, dtype=torch.bfloat16)
+    source = print_kernel(kernel, table(buffer("x", (4096,), BF16), buffer("y", (4096,), BF16)))
+    assert "tw_one_plus_erf(e" in source.text
+    harness.run(source, {"x": x, "y": y})
+    truth = x.double() * 0.5 * torch.special.erfc(-x.double() / 2**0.5)
+    assert ((y.double() - truth).abs() <= truth.abs() * 2**-7 + 1e-37).all()
+
+
 def test_max_keeps_nan_and_argmax_takes_the_first():
     i, j = Axis("i", 3), Axis("j", 5)
     x = Load("x", (i.index, j.index), F32)

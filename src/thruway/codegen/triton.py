@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from thruway.codegen.triton_source import Config, TritonSource
-from thruway.codegen.triton_ops import COMBINE, IDENTITY, ONE_PLUS_ERF, QUICK_QUOTIENT, TYPES, has_atomic, literal, operator, reduce_call
+from thruway.codegen.triton_ops import COMBINE, IDENTITY, ONE_PLUS_ERF, TYPES, has_atomic, literal, operator, reduce_call
 from thruway.core import sizes
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, SizeLike, Symbol
@@ -482,8 +482,6 @@ class Printer:
                 return f"tl.cast({self.size(size)}, {TYPES[dtype]})"
             case Op("add", (Literal(1.0), Op("erf", (x,))), "float32") if rough:
                 return ONE_PLUS_ERF.format(self.value(x, mask))
-            case Op("div", (x, Op("add", (Literal(1.0), y)) as below), "float32") if rough and _is_positive(y):
-                return QUICK_QUOTIENT.format(self.value(x, mask), self.value(below, mask))
             case Op(name, args, dtype):
                 return operator(name, [self.value(a, mask) for a in args], [a.dtype for a in args], dtype, rough)
             case Cast(x, dtype):

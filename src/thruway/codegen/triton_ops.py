@@ -33,13 +33,13 @@ ATOMIC_INTEGERS = frozenset({"int32", "int64", "uint32", "uint64"})
 _FLOAT_ONLY = {"sqrt": "tl.sqrt_rn({0})", "reciprocal": "tl.div_rn(1.0, {0})", "sigmoid": "tl.div_rn(1.0, 1.0 + libdevice.exp(-{0}))"}
 _DOUBLE_ONLY = {"sqrt": "libdevice.sqrt({0})", "reciprocal": "(1.0 / {0})", "sigmoid": "(1.0 / (1.0 + libdevice.exp(-{0})))"}     # rounded correctly as it is
 
-# Where the result is rounded to a short float at once. The quick quotient gives 0 for denominators above 2**126, so it divides only by 1 and more.
+# Where the result is rounded to a short float at once. The quick quotient gives 0 for denominators above 2**126, so it
+# divides only 1 and 2, by 1 and more.
 _ROUGH = {
     "div": "({0} / {1})", "exp": "libdevice.exp2({0} * 1.442695041)", "sigmoid": "libdevice.fast_dividef(1.0, 1.0 + libdevice.exp2({0} * -1.442695041))",
     "tanh": "tl.where(tl.abs({0}) < 0.02, {0} - {0} * {0} * {0} * 0.33333333, 1.0 - libdevice.fast_dividef(2.0, 1.0 + libdevice.exp2({0} * 2.885390082)))",
     "reciprocal": "(1.0 / {0})",
 }
-QUICK_QUOTIENT = "libdevice.fast_dividef({0}, {1})"
 ONE_PLUS_ERF = "tw_one_plus_erf({0})"
 
 # Combining functions. min and max keep NaN, as torch's do; the arg forms prefer NaN, then the smaller index.
