@@ -343,4 +343,4 @@ def test_attributes_that_nobody_reads_cost_nothing():
         return graph.forward
     module = Counts()
     thruway.compile(module, backend=keep)(X[0])
-    assert len([node for node in graphs[0].nodes if node.op.startswith("call")]) == 4       # the sum, its comparison, a copy of that, and the result
+    assert not [node for node in graphs[0].nodes if node.target is torch.scalar_tensor or node.target == "item"]

@@ -244,18 +244,18 @@ EXPRESSIONS: dict[str, tuple[str, ...]] = {
     "I": (
         "<I> + <I>", "<I> - <I>", "<I> * 2", "<I> // 2", "<I> % 3", "len(<L>)", "len(<LT>)", "<T>.shape[0]", "<T>.size(1)", "<T>.dim()", "<T>.numel()", "<L>[<I>]", "<D>['a']",
         "<D>.get('b', <I>)", "sum(<L>)", "max(<I>, <I>)", "min(<L>, default=<I>)", "abs(<I>)", "int(<F>)", "len(<S>)", "<I> if <B> else <I>", "<FI>(<I>)", "<P>[0]", "COUNT", "TABLE['scale']", "len(<X>)",
-        "<X>.size", "int(<Z>)", "<T>.argmax().item()", "sum(q * q for q in <L>)", "spread(<I>, <I>)", "spread(<I>, third=<I>, z=<I>)", "spread(*<L>)", "spread(1, **<D>)", "-<I>", "~<I>", "<I> << 1",
+        "<X>.size", "int(<Z>)", "int(<Z>.item() * 2)", "round(<Z>.item())", "math.floor(<Z>.item())", "int(<Z>) ** 2", "abs(int(<Z>))", "(<Z> > 0).item() + <I>", "<T>.argmax().item()", "sum(q * q for q in <L>)", "spread(<I>, <I>)", "spread(<I>, third=<I>, z=<I>)", "spread(*<L>)", "spread(1, **<D>)", "-<I>", "~<I>", "<I> << 1",
         "divmod(<I>, 3)[1]", "sorted(<L>)[0]", "<L>.count(<I>)", "hash(<I>)", "next(<G>, <I>)", "Point(<I>).total()", "Point(<I>, right=<I>).right", "<I> or <I>", "<I> and <I>", "bool(<I>) + 1",
         "math.floor(<F>)", "operator.itemgetter(0)(<L>)", "collections.Counter(<L>)[<I>]", "len({*<L>})", "len(set(<L>) & {1, 2})", "next(iter(<L>), -1)", "round(<F>)", "<I> ^ <I>", "<X>.history.__len__()",
         "functools.reduce(lambda a, b: a * 2 + b, <L>, <I>)", "len(list(itertools.chain(<L>, <L>)))", "max(<L>, key=lambda q: -q, default=<I>)", "ord((<S> + 'z')[0])", "(q := <I>) + q", "<C>.step", "Box.made * 0",
         "<I> // <I>", "<I> % <I>", "<L>.index(<I>)", "<D>[<S>]", "sum(list(<C>))", "int(<M>.sum())", "len(<T>[<M>])", "[].__len__()", "int(<S> or '7', 36) % 11", "len(<DT>)", "sum(map(<FI>, <L>))",
         "collections.deque(<L>, maxlen=2).__len__()", "<T>.stride(0)", "len(<T>)", "int(torch.is_grad_enabled())", "len(f'{<I>:>4}')", "isinstance(<X>, Counted) + 0", "sum(1 for q in <C> if q in <L>)",
     ),
-    "F": ("<F> + <F>", "<F> * 2", "float(<I>)", "<I> / 2", "<Z>.item()", "math.sqrt(abs(<F>))", "float(<Z>)", "max(<F>, <F>)", "<F> if <B> else <F>", "<F> - <I>", "<V>.tolist()[0]", "round(<F>, 1)", "math.pi",
+    "F": ("<F> + <F>", "<F> * 2", "math.sqrt(abs(<Z>.item()))", "<Z>.item() ** 2", "round(<Z>.item(), 2)", "<Z>.item() % 2", "float(<I>)", "<I> / 2", "<Z>.item()", "math.sqrt(abs(<F>))", "float(<Z>)", "max(<F>, <F>)", "<F> if <B> else <F>", "<F> - <I>", "<V>.tolist()[0]", "round(<F>, 1)", "math.pi",
           "abs(<F>)", "float(<B>)", "<F> ** 2", "<I> / <I>", "math.sin(<F>)", "sum(<V>.tolist())", "float('1.5')", "min(<F>, <I>)", "<F> // 1", "<F> % 2"),
     "B": ("<I> > <I>", "<I> == <I>", "not <B>", "<B> and <B>", "<B> or <B>", "<F> < <F>", "<I> in <L>", "'a' in <D>", "<S> == <S>", "isinstance(<X>, Box)", "bool(<L>)", "0 < <I> <= 3", "any(q > 1 for q in <L>)",
           "all(<L>)", "<Z> > 0", "bool(<Z> < 1)", "<T>.sum() > <T>.sum()", "<T>.requires_grad", "<T> is <T>", "<I> is not None", "hasattr(<X>, 'value')", "callable(<FN>)", "<S>.startswith('a')", "<I> not in <D>.values()",
-          "<M>.any()", "torch.equal(<T>, <T>)", "<T>.is_contiguous()", "torch.is_tensor(<T>)", "<L> == <L>", "<D> == <D>", "<X> is <X>", "<T>.dtype == torch.float32", "<T>.shape == (2, 3)", "type(<X>) is Box",
+          "<M>.any()", "any([<Z> > 0, <M>.all()])", "all([<B>, <Z> > 0])", "torch.allclose(<T>, <T>)", "torch.equal(<T>, <T>)", "<T>.is_contiguous()", "torch.is_tensor(<T>)", "<L> == <L>", "<D> == <D>", "<X> is <X>", "<T>.dtype == torch.float32", "<T>.shape == (2, 3)", "type(<X>) is Box",
           "hasattr(<C>, 'tag_x')", "<C> == <C>", "<L> < <L>", "issubclass(Counted, Box)", "bool(<X>)", "math.isnan(<F>)", "<C> in [<C>]", "<I> in <SE>", "<SE> <= <SE>", "<SE> == <SE>", "bool(<SE>)", "<SE>.isdisjoint(<L>)", "<M>.all().item()", "<S> in <D>", "len(<L>) > 1 and <L>[1] > <I>"),
     "S": ("f'{<I>}-{<S>}'", "<S> + 'x'", "<S>.upper()", "str(<I>)", "'%d' % <I>", "f'{<F>:.2f}'", "f'{<S>!r:>6}'", "'-'.join(map(str, <L>))", "<S> * 2", "<S>[:1]", "'{} {}'.format(<I>, <S>)", "f'{<T>.shape}'", "repr(<L>)",
           "<S>.replace('a', 'b')", "type(<X>).__name__", "'a' if <B> else 'b'", "f'{<L>}'", "','.join(sorted(<D>))", "<S>.split('a')[0]", "str(<T>.dtype)", "f'{<I>:03d}{<B>}'", "<C>.tag_name", "<S>.strip('x')",
@@ -287,10 +287,27 @@ LITERALS = {
 }
 TYPES = tuple(EXPRESSIONS)
 
+# Loops and branches on what tensors hold: some stay in the graph, some do not.
+ON_TENSORS: tuple[tuple[int, str], ...] = (
+    (2, "<I=a> = 0\n<T=b> = <T>\nwhile <T@b>.abs().sum() > <F> and <I@a> < 4:\n    <I@a> += 1\n    <T@b> = <T@b> * 0.5"),
+    (1, "<I=a> = 0\n<T=b> = <T>\nwhile <T@b>.norm() > 1 and <I@a> < 3:\n    <I@a> += 1\n    <T@b> = <T@b> - <T>\n    <loop>"),
+    (2, "<T=b> = <T>\nfor <I=a> in range(4):\n    <T@b> = <T@b> * <F>\n    if <T@b>.sum() > <F>:\n        break"),
+    (1, "for <I=a> in range(3):\n    <loop>\n    if <Z> > <F>:\n        break\nelse:\n    <block>"),
+    (1, "<I=a>, <T=b> = 0, <T>\nwhile True:\n    <I@a> += 1\n    if <T@b>.max() < <F> or <I@a> > 3:\n        break\n    <T@b> = <T@b> / 2 - 0.1"),
+    (1, "<I=a>, <T=b> = 0, <T>.clone()\nwhile <T@b>.norm() > 0.5 and <I@a> < 5:\n    <T@b> /= 2\n    <I@a> += 2\n    if <T@b>.sum() > 0:\n        continue\n    <T@b> -= 0.25"),
+    (1, "<Z=a>, <T=b> = torch.tensor(0), <T>\nwhile <T@b>.norm() > 1 and <Z@a> < 4:\n    <T@b> = <T@b> * 0.5\n    <Z@a> += 1"),
+    (1, "<I=a>, <F=b> = 0, <F>\nwhile (<T> * <F@b>).norm() > 1 and <I@a> < 3:\n    <F@b> = <F@b> / 2\n    <I@a> += 1"),
+    (1, "for <I=a> in range(<M>.sum().item() % 4):\n    <loop>"), (1, "<T=b> = <T>\nfor <I=a> in range(int(<T@b>.abs().sum()) % 5):\n    <T@b> = <T@b> + <I@a>"),
+    (1, "<T=b> = <T>\nfor <I=a> in range(6):\n    <T@b> = <T@b> * 0.5\n    if <T@b>.norm() < 1:\n        return <T@b>, <I@a>"),
+    (2, "if <Z> > <F>:\n    print(<S>)\n    LOG.append(<I>)"), (2, "if <Z> > 0:\n    <X!>.size += 1\nelse:\n    <X!>.push(<I>)"), (1, "if <M>.any():\n    LOG.append(<T>)\n    <block>"),
+    (1, "if <Z> > <F>:\n    <L!>.append(<I>)\n    <D!>['a'] = <I>"), (1, "if <Z> < 0:\n    print(<Z>.item() > -1)\n    return <T>"), (1, "if <T>.isnan().any():\n    LOG.append('nan')\nelse:\n    TABLE['shift'] = <I>"),
+    (1, "global COUNT\nif <Z> > 0:\n    COUNT += 1"), (1, "if <Z> > 0:\n    <X!>.value = <T>\n    print(<T>.shape)\n<X!>.history.append(<I>)"), (1, "assert <Z> < 50, <S>"),
+)
+
 # (weight, template)
 STATEMENTS: tuple[tuple[int, str], ...] = (
     *((9 if kind == "T" else 4 if kind in ("I", "L", "X") else 2, f"<{kind}={kind.lower()}> = <{kind}>") for kind in TYPES),
-    *CALLBACKS,
+    *CALLBACKS, *ON_TENSORS,
     (6, "<T!> = <T>"), (4, "<I!> = <I>"), (3, "<I!> += <I>"), (3, "<T!> += <T>"), (2, "<T!> *= <F>"), (2, "<T!>.add_(<T>)"), (2, "<T!>[<I>] = <V>"), (1, "<T!>[0, 1] = <F>"), (1, "<T!>[:, 1] += <F>"),
     (1, "<T!>[<M>] = <F>"), (1, "<T!>.mul_(<F>)"), (1, "<T!>.copy_(<T>)"), (1, "<T!>.zero_()"), (1, "<T!>.view(-1)[<I>] = <F>"), (1, "<T!>.t().add_(<F>)"), (1, "<V!> -= <F>"), (1, "<V!>[0] = <Z>"), (1, "<T!>.clamp_(min=0)"),
     (2, "<L!>.append(<I>)"), (1, "<L!>.extend(<L>)"), (1, "<L!>.insert(0, <I>)"), (1, "<L!>.pop()"), (1, "<L!>.sort()"), (1, "<L!>.reverse()"), (1, "<L!>[<I>] = <I>"), (1, "<L!>[1:] = <L>"), (1, "del <L!>[0]"), (1, "<L!> += <L>"),

@@ -32,6 +32,7 @@ from thruway.capture.values.constants import from_python
 from thruway.capture.values.effect import children, expose
 from thruway.capture.values.merge import UNSET, Merge, Pair, is_same, refused
 from thruway.capture.values.mapping import read_key
+from thruway.capture.values.number_calls import writes_inputs
 from thruway.capture.values.numbers import (
     WIDE, choose_number, is_element, joined_number, kind_of_any, learn, number_tensor, truth_value,
 )
@@ -166,7 +167,7 @@ class _Branch:
         """The side that raises is left to the function itself, which can still run from its start."""
         state = self.state
         self.start.restore()
-        if any(isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written for one in state.inputs) or _is_handled(state):
+        if writes_inputs(state) or _is_handled(state):
             raise refused("a side of the branch raises")
         node = make_node(state.graph, "call_function", expect, (tensor_node(state, self.condition), wanted))
         node.meta.update(line=state.where(), opaque=True)

@@ -250,7 +250,7 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     if any(id(root) in state.written for root in state.array_roots):
         raise unsupported(state, "TW106", "the memory of an array found outside")
     graph.output(tuple(outputs))
-    for node in reversed(graph.nodes):                      # what branches chose and nobody read
+    for node in reversed(list(graph.nodes)):                # what branches chose and nobody read
         if "spare" in node.meta and not node.users:
             graph.erase_node(node)
     for node in state.facts.used:

@@ -26,6 +26,7 @@ from thruway.capture.tensors import result_value, tensor_node
 from thruway.capture.values.base import FALSE, TRUE, CellValue, Constant, DictValue, ListValue, SizeValue, TensorValue, TupleValue, Value
 from thruway.capture.values.iterate import RangeIterator
 from thruway.capture.values.merge import UNSET, is_same, refused
+from thruway.capture.values.number_calls import NumberCall
 from thruway.capture.values.numbers import counted_distance, kind_of_any, number_tensor, number_value
 from thruway.capture.values.older import Kept
 from thruway.capture.values.types_ import python_type
@@ -254,9 +255,6 @@ class _Loop:
             return Return(behind[0])
         found = {name: slot for name, slot in zip(self.inside, slots) if name in self.read_behind} | dict(zip(self.outside, behind))
         pending = getattr(frame.locals, "pending", {})
-        for name in [*dict.keys(frame.locals)]:
-            if name not in self.read_behind:
-                dict.pop(frame.locals, name)
         for name, value in found.items():
             pending.pop(name, None)
             if value is UNBOUND:
@@ -384,7 +382,7 @@ class _Trial:
         if (own | linked) & side.written.keys():
             raise refused("the loop writes a tensor that may be one of those that change")
         found = {id(one.value.trace.root) for one in state.inputs if isinstance(one.value, TensorValue)}
-        if found & side.written.keys() and any(node.target is expect for node in _within(side.nodes)):
+        if found & side.written.keys() and any(node.target is expect or isinstance(node.target, NumberCall) for node in _within(side.nodes)):
             raise refused("the loop raises after it wrote")
 
 

@@ -22,7 +22,8 @@ from thruway.capture.values.compare import boolean, compare, contains, identical
 from thruway.capture.values.errors import raise_as_python_does
 from thruway.capture.values.length import length_of
 from thruway.capture.values.iterate import Exhausted, items_of, iterator_of, next_value
-from thruway.capture.values.numbers import choose_number, is_element, is_truth, kind_of_number, tensor_of_truth
+from thruway.capture.values.number_calls import call_with_numbers
+from thruway.capture.values.numbers import choose_number, condition_of, is_element, is_truth, kind_of_number, tensor_of_truth, truth_value
 from thruway.capture.values.order import sort_values
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.subscript import delete_item, get_item, set_item
@@ -100,6 +101,8 @@ def all_of(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _first_with(state: State, iterable: Value, wanted: bool, found: Value, otherwise: Value) -> Value:
+    if isinstance(iterable, ListValue | TupleValue) and (held := _held_truth(state, list(iterable.items), wanted)) is not None:
+        return held
     iterator = iterator_of(state, iterable)
     while True:
         try:
@@ -107,6 +110,20 @@ def _first_with(state: State, iterable: Value, wanted: bool, found: Value, other
                 return found
         except Exhausted:
             return otherwise
+
+
+def _held_truth(state: State, items: list[Value], wanted: bool) -> Value | None:
+    """What any() or all() says of items of which some are truths that tensors hold; None where none is, or an earlier item decides."""
+    function = torch.logical_or if wanted else torch.logical_and
+    held: TensorValue | None = None
+    for one in items:
+        condition = condition_of(state, one)
+        if condition is None:
+            if truth(state, one) == wanted:
+                return None if held is None else boolean(wanted)
+        else:
+            held = condition if held is None else call_torch(state, function, [held, condition], {})
+    return None if held is None else truth_value(state, call_torch(state, torch.clone, [held], {}))
 
 
 def sorted_list(state: State, args: Args, kwargs: Kwargs) -> Value:
@@ -119,7 +136,8 @@ def absolute(state: State, args: Args, kwargs: Kwargs) -> Result:
         case TensorValue():
             return call_torch(state, operator.abs, args, {})
         case SizeValue():
-            return size_operation(state, abs, value)
+            made = call_with_numbers(state, abs, args) if kind_of_number(value) is int else None
+            return size_operation(state, abs, value) if made is None else made
         case ObjectValue():
             return call(state, bind(state, state.type_lookup(value.cls, "__abs__"), value, value.cls, "__abs__"), [], {})
         case _:

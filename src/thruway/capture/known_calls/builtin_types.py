@@ -130,6 +130,8 @@ def number(cls: type, slot: str):
                 return item(state, [value], {})
             case TensorValue() if cls is float and value.trace.dtype in INTEGERS:
                 return item(state, [call_torch(state, torch.Tensor.to, [value, Constant(torch.float64)], {})], {})
+            case TensorValue() if cls is int and value.trace.is_floating_point():
+                return call_pure(state, int, [item(state, [value], {})], {})
             case TensorValue():
                 raise unsupported(state, "TW103", f"{cls.__name__}() of a tensor")
             case ArrayValue() if issubclass(value.cls, numpy.floating if cls is float else numpy.integer) and cls is not complex:

@@ -8,7 +8,7 @@ from typing import Any
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.known_calls.plain_iterators import ITERATED, PLAIN
-from thruway.capture.state import Inline, State, UserRaise
+from thruway.capture.state import Frame, Inline, State, UserRaise
 from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
     FALSE, NONE, Constant, GeneratorValue, ListValue, ObjectValue, SizeValue, TupleValue, Value,
@@ -19,6 +19,7 @@ from thruway.capture.values.errors import raise_as_python_does, raise_error
 from thruway.capture.values.generators import advance, made_inside, throw
 from thruway.capture.values.iterate import EnumerateIterator, Exhausted, ListIterator, RangeIterator, RowIterator, items_of, iterator_of, next_value
 from thruway.capture.values.iterators import iterator_at, range_iterator
+from thruway.capture.values.numbers import is_element, kind_of_any
 from thruway.capture.values.truth import truth
 from thruway.frame.guard import MISSING
 
@@ -44,7 +45,20 @@ def next_item(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def new_range(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """A range. One whose end a tensor holds exists as the iterator that is made of it next."""
+    frame = state.frames[-1]
+    site = frame.code, frame.pc - 1
+    if any(map(is_element, args)) and site not in state.caution and _is_iterated(frame) and all(kind_of_any(one) is int for one in args):
+        start, stop = (Constant(0), args[0]) if len(args) == 1 else args[:2]
+        step = args[2] if len(args) > 2 else Constant(1)
+        if isinstance(step, Constant) and step.value:
+            return RangeIterator(start, stop, step, site)
     return call_pure(state, range, [specialize(state, a) if isinstance(a, SizeValue) else a for a in args], {})
+
+
+def _is_iterated(frame: Frame) -> bool:
+    """Whether the result of the call that runs is iterated over, and nothing else."""
+    return frame.program[frame.pc][1].op == "GET_ITER" and frame.program[frame.pc - 1][1].op == "CALL"
 
 
 def each(state: State, iterable: Value) -> Iterator[Value]:

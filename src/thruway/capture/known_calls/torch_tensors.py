@@ -163,11 +163,10 @@ def converted(kind: type):
 
 
 CONVERSIONS = {torch.Tensor.__int__: int, torch.Tensor.__float__: float, torch.Tensor.__index__: operator.index}
-NEED_VALUES = ("numpy", "__contains__", "equal", "__array__")
+NEED_VALUES = ("numpy", "__contains__", "__array__")
 ROWS = {
     **{getattr(torch.Tensor, name): needs_value(f"Tensor.{name}") for name in NEED_VALUES},
     **{method: converted(kind) for method, kind in CONVERSIONS.items()},
-    torch.equal: needs_value("torch.equal"), torch.allclose: needs_value("torch.allclose"),
     CustomOpDef.__call__: custom_operator, torch.as_tensor: as_tensor, torch.tensor: new_tensor, torch.Tensor.tolist: to_list, torch.Tensor.item: item,
     torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
     torch.Tensor.is_inference: is_inference, torch.is_inference: is_inference,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from thruway.bytecode.decode import Instruction
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
+from thruway.capture.links import Reconsider
 from thruway.capture.loops import branch
 from thruway.capture.opcodes.stack import constant
 from thruway.capture.state import Frame, Return, State
@@ -13,6 +14,8 @@ from thruway.capture.values.base import Constant
 from thruway.capture.values.iterate import Exhausted, RangeIterator, iterator_of, next_value
 from thruway.capture.values.numbers import condition_of
 from thruway.capture.values.truth import truth
+
+from thruway.core.errors import Unsupported
 
 
 def jump(state: State, frame: Frame, ins: Instruction) -> None:
@@ -93,7 +96,12 @@ def for_iter(state: State, frame: Frame, ins: Instruction) -> Return | None:
     if isinstance(iterator, RangeIterator) and (held := iterator.held(state)) is not None:
         condition, item, following = held
         rest = frame.stack[:-1]
-        return branch(state, frame, condition, (frame.pc, [*rest, following, item]), (behind, rest))
+        try:
+            return branch(state, frame, condition, (frame.pc, [*rest, following, item]), (behind, rest))
+        except Unsupported:
+            if iterator.site is None:
+                raise
+            raise Reconsider({iterator.site}) from None             # the number is read where the range is made
     try:
         frame.stack.append(next_value(state, frame.stack[-1]))
     except Exhausted:

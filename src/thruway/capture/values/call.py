@@ -21,6 +21,7 @@ from thruway.capture.values.base import (
 )
 from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.errors import raise_as_python_does, raise_error, raise_real
+from thruway.capture.values.number_calls import call_with_numbers
 from thruway.capture.values.overriding import may_ask, modes_on
 from thruway.capture.values.tensor_attribute import tensor_attribute
 from thruway.capture.values.torch_function import is_getter, is_python_of_torch, overridden_call
@@ -304,6 +305,8 @@ def is_pure(target: Any, args: list[Value]) -> bool:
 def call_pure(state: State, target: Callable[..., Any], args: list[Value], kwargs: Kwargs) -> Value:
     """Runs a pure callable on known values; what it raises is raised in the user's code."""
     try:
+        if not kwargs and (made := call_with_numbers(state, target, args)) is not None:
+            return made
         real_args = [as_python(state, a) for a in args]
         real_kwargs = {k: as_python(state, v) for k, v in kwargs.items()}
     except NotConstant:

@@ -104,14 +104,15 @@ class DictIterator(IteratorValue):
 
 
 class RangeIterator(IteratorValue):
-    """What is left of a range: `current` is the next item. In a loop that breaks it may be a number that changes, and so may `stop`."""
+    """What is left of a range: `current` is the next item. In a loop that breaks it may be a number that changes, and so may `stop`.
+    `site`: the call that made it, where a tensor holds an end of it."""
 
-    __slots__ = ("current", "stop", "step")
+    __slots__ = ("current", "stop", "step", "site")
     python_type = type(iter(range(0)))
 
-    def __init__(self, current: Value, stop: Value, step: Constant):
+    def __init__(self, current: Value, stop: Value, step: Constant, site: Any = None):
         super().__init__()
-        self.current, self.stop, self.step = current, stop, step
+        self.current, self.stop, self.step, self.site = current, stop, step, site
 
     def built_from(self) -> list[Value]:
         return []

@@ -15,7 +15,7 @@ from thruway.capture.state import State
 from thruway.capture.tensors import call_torch, result_value, size_node
 from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorValue, TupleValue, Value
 from thruway.capture.values.effect import record
-from thruway.core.sizes import Size, SizeLike, Symbol, show
+from thruway.core.sizes import Size, SizeLike, Symbol, show, symbols
 from thruway.shapes.floats import BoolElementNode, Element, FloatNode, IntElementNode
 from thruway.shapes.known_elements import known_number
 from thruway.shapes.meta import TensorMeta
@@ -184,6 +184,8 @@ def check_divisor(number: float) -> None:
 def learn(state: State, condition: TensorValue, holds: bool) -> None:
     """What the condition says of integers, where they are sizes: for the side of the branch where it holds, or does not."""
     left, sign, right = state.relations.get(id(condition.trace), (0, "==", 0))
+    if state.sides and any(one.name not in state.counters for side in (left, right) if isinstance(side, Size) for one in symbols(side)):
+        state.sides[-1].unselectable = "what holds of sizes there holds on that side alone"
     match sign if holds else OPPOSITE[sign]:
         case ">" | ">=" as found:
             state.facts.raise_bound(left, right, found == ">")

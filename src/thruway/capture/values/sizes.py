@@ -10,6 +10,7 @@ from thruway.capture.tensors import to_trace
 from thruway.capture.values.base import SizeValue, Value
 from thruway.capture.values.constants import from_python, specialize
 from thruway.capture.values.errors import raise_real
+from thruway.capture.values.number_calls import call_with_numbers
 from thruway.core.errors import Unsupported
 
 
@@ -18,6 +19,8 @@ def size_operation(state: State, function: Callable[..., Any], *operands: Value)
     try:
         return from_python(state, function(*(to_trace(one) for one in operands)))
     except (Unsupported, TypeError, AttributeError, RuntimeError):    # SymInt asks its node for what it lacks, or checks that a power is not negative
+        if (made := call_with_numbers(state, function, list(operands))) is not None:
+            return made
         known = [specialize(state, one).value if isinstance(one, SizeValue) else one.value for one in operands]
     except ArithmeticError as error:
         raise_real(state, error)
