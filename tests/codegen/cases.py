@@ -254,6 +254,31 @@ def group_norm():
 
 
 @case
+def moments_of_rows():
+    """Mean and squared distances in eager's order, of a row in memory and of one that is computed, beside a place that wants that row, too."""
+    dims = (7, 300)
+    d = Draft()
+    d.input("x", *dims)
+    y = d.compute("y", dims, op("exp", d.at("x")))
+    m, s = (d.reduce(name, f"{name}_of_float32", d.at("x"), dims, (1,)) for name in ("mean", "squares"))
+    n, t = (d.reduce(name, f"{kind}_of_bfloat16", d.at(y), dims, (1,)) for name, kind in (("n", "mean"), ("t", "squares")))
+    d.reduce("k", "argmax", d.at(y), dims, (1,), "int64")
+    d.compute("z", dims, op("mul", op("sub", d.at("x"), d.at(m)), op("rsqrt", op("add", d.at(s), op("mul", d.at(n), d.at(t))))))
+    return d.program("z", "k"), [floats(*dims)]
+
+
+@case
+def moments_of_columns():
+    """The same down the columns, in lanes; more of them than a tile holds, and not in eights."""
+    dims = (2, 150, 77)
+    d = Draft()
+    d.input("x", *dims)
+    m, s = (d.reduce(name, f"{name}_of_float16", d.at("x"), dims, (1,)) for name in ("mean", "squares"))
+    d.compute("z", dims, op("mul", op("sub", d.at("x"), d.at(m)), op("rsqrt", d.at(s))))
+    return d.program("z"), [floats(*dims)]
+
+
+@case
 def merged_view_of_norm():
     """A norm over (b, t, c), read as (b*t, c) by what comes after."""
     d = Draft()

@@ -60,7 +60,7 @@ def allowed_error(program) -> float:
     return 2**-7 if any(b.dtype == "bfloat16" for b in program.buffers.values()) else 3e-5
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("moments")])      # these are for CPUs alone
 def test_triton_computes_what_the_evaluator_says(name):
     program, inputs = CASES[name]()
     wanted = evaluate(program, inputs)
