@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fuzz.compare import difference
+from fuzz.tensors import write_tensor_program
 from fuzz.write import write_program
 
 PROGRAMS = sorted((Path(__file__).parent / "regressions").glob("*.py"))
@@ -24,4 +25,11 @@ def test_fresh_programs():
     for seed in range(FRESH):
         text = write_program(seed)
         found = difference(text)
+        assert found is None, f"seed {seed}: {found}\n{text}"
+
+
+def test_fresh_programs_of_tensor_operators():
+    for seed in range(60):
+        text = write_tensor_program(seed)
+        found = difference(text, "eager" if seed % 6 else "thruway")
         assert found is None, f"seed {seed}: {found}\n{text}"

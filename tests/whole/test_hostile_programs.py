@@ -291,3 +291,12 @@ def test_a_cell_that_a_continuation_got_lives_through_a_branch():
     before = thruway.metrics()["bugs"]
     assert_same(run, torch.ones(3), torch.ones(1))
     assert thruway.metrics()["bugs"] == before
+
+
+def test_max_pool1d_of_a_transposed_input_is_contiguous_without_gradients():
+    def run(x):
+        pool = torch.nn.functional.max_pool1d
+        return pool(x.mT, 3, 2, 1), torch.nn.MaxPool1d(2, ceil_mode=True)(x.mT), torch.max_pool1d(x, 2), pool(x.mT, 2, return_indices=True)
+
+    assert_same(run, torch.rand(2, 8, 4))
+    assert_same(run, torch.rand(2, 8, 4, requires_grad=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch._library.custom_ops import CustomOpDef
@@ -134,6 +136,20 @@ def custom_operator(state: State, args: Args, kwargs: Kwargs) -> Value:
     return result
 
 
+def max_pool1d(function: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value]:
+    """Without gradients and indices torch has a kernel of its own for one dimension, whose result is contiguous whatever its input."""
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        inputs = list(args)
+        no_indices = len(args) < 7 and kwargs.get("return_indices", FALSE) is FALSE
+        if no_indices and args and isinstance(args[0], TensorValue) and not (torch.is_grad_enabled() and args[0].trace.requires_grad):
+            inputs[0] = call_torch(state, torch.Tensor.contiguous, [args[0]], {})
+        result = call_torch(state, function, inputs, kwargs)
+        if result is None:
+            raise unsupported(state, "TW101", "torch.max_pool1d")
+        return result
+    return handler
+
+
 def is_inference(state: State, args: Args, kwargs: Kwargs) -> Value:
     """Of a tensor found outside its guarded keys say it; one made here outside inference mode is none, unless it is a view."""
     trace = args[0].trace
@@ -169,5 +185,6 @@ ROWS = {
     **{method: converted(kind) for method, kind in CONVERSIONS.items()},
     CustomOpDef.__call__: custom_operator, torch.as_tensor: as_tensor, torch.tensor: new_tensor, torch.Tensor.tolist: to_list, torch.Tensor.item: item,
     torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
+    torch.max_pool1d: max_pool1d(torch.max_pool1d), torch.nn.functional.max_pool1d: max_pool1d(torch.nn.functional.max_pool1d),
     torch.Tensor.is_inference: is_inference, torch.is_inference: is_inference,
 }
