@@ -14,7 +14,6 @@ from thruway.capture.values.base import Constant
 from thruway.capture.values.iterate import Exhausted, RangeIterator, iterator_of, next_value
 from thruway.capture.values.numbers import condition_of
 from thruway.capture.values.truth import truth
-
 from thruway.core.errors import Unsupported
 
 
