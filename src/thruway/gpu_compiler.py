@@ -7,6 +7,7 @@ operators, so that nothing is compiled for what runs once. Without Triton, graph
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from thruway.artifact.gpu_target import capability, gpu_target
 from thruway.artifact.store import Store
 from thruway.codegen.gpu_sources import GpuSource, GpuSources, generate_gpu
 from thruway.codegen.triton_source import Config
-from thruway.core.errors import BreakReason, Unsupported
+from thruway.core.errors import BreakReason, CompilerBug, Unsupported
 from thruway.core.journal import Journal
 from thruway.core.launch import GpuKernel
 from thruway.core.passes import check_order, run_passes
@@ -46,14 +47,14 @@ from thruway.runtime.cuda.plans import PlanTimes
 from thruway.runtime.cuda.tune import Candidates, choice_key, choose
 from thruway.schedule.build import build_plan
 from thruway.schedule.plan import Plan
-from thruway.schedule.products import of_one_row, parts_of, trials
+from thruway.schedule.products import in_libraries, parts_of, trials
 from thruway.schedule.split import split_long_reductions
 from thruway.shapes.meta import TensorMeta
 
 PASSES = GENERAL_PASSES + GPU_PASSES
 check_order(PASSES)
 DERIVED_FLOOR = 256 << 20          # bytes that derived values may take in any case
-PRODUCT_SECONDS = 30.0            # for measuring which matrix products are kernels of ours
+PRODUCT_SECONDS = 20.0            # for measuring which matrix products are kernels of ours
 TRIED = 3                          # configurations of a product that are measured to decide about it
 GAIN = 0.003                       # of a plan's time that a choice must save
 Runs = Callable[..., tuple[torch.Tensor, ...]]
@@ -121,16 +122,20 @@ def choose_products(printed: Callable[[Parts], GpuSources], kernels: GpuKernels,
         return dict(zip(found, json.loads(known))).__getitem__
     deadline, times = time.perf_counter() + PRODUCT_SECONDS, PlanTimes(kernels, driver(), device)
 
-    def total(sources: GpuSources) -> float:
+    def total(choice: dict[Product, int]) -> float:
+        try:
+            sources = printed(choice.__getitem__)
+        except (Unsupported, CompilerBug):
+            return math.inf
         return times.total(sources.launch, {each.source.symbol: _candidates(each, 1 if each.source.tiles is None else TRIED) for each in sources.kernels})
     best = dict(found)
-    least = total(base) if any(ways.values()) else 0.0
+    least = total(found) if any(ways.values()) else 0.0
     for product, parts in [(product, parts) for product, parts in ways.items() if parts]:
-        gains = {n: least - total(printed((found | {product: n}).__getitem__)) for n in parts if time.perf_counter() < deadline}
-        n = max(gains, key=gains.__getitem__, default=0)
-        if n and gains[n] > GAIN * least:
-            best[product] = n
-        note("measured", f"{product}: {', '.join(f'{gain:.1f} µs less in {k}' for k, gain in gains.items())} of {least:.1f} µs")
+        others = [n for n in (0, *parts) if n != found[product]]
+        gains = {n: least - total(found | {product: n}) for n in others if time.perf_counter() < deadline}
+        best[product] = max((n for n, gain in gains.items() if gain > GAIN * least), key=gains.__getitem__, default=found[product])
+        text = ", ".join(f"{gain:.1f} µs less in {n} parts" if n else f"{gain:.1f} µs less by the library" for n, gain in gains.items())
+        note("measured", f"{product}: {text}, of {least:.1f} µs with {found[product]} parts")
     if time.perf_counter() < deadline:
         kernels.store.put(key, json.dumps(list(best.values())).encode())
     return best.__getitem__
@@ -151,7 +156,20 @@ def run_gpu_passes(graph: Graph, target: Target, journal: Journal, name: str, se
 def print_graph(
     graph: Graph, target: Target, device: str, settings: Settings, default_float: str, journal: Journal, name: str, products: Parts = parts_of,
 ) -> GpuSources:
-    """Loops, plan and Triton text of a graph whose derived values are inputs. `products`: which matrix products are kernels of ours."""
+    """Loops, plan and Triton text of a graph whose derived values are inputs. `products`: which matrix products are kernels of ours;
+    none is where one of them turns out to be nothing for tensor cores, or cannot be printed."""
+    try:
+        sources = _printed(graph, target, device, settings, default_float, journal, name, products)
+        if not any(each.misses_tiles for each in sources.kernels):
+            return sources
+    except Unsupported:
+        pass
+    return _printed(graph, target, device, settings, default_float, journal, name, in_libraries)
+
+
+def _printed(
+    graph: Graph, target: Target, device: str, settings: Settings, default_float: str, journal: Journal, name: str, products: Parts,
+) -> GpuSources:
     program = simplify(lower(graph, target, default_float, products))
     if settings.verify:
         verify_program(program)
@@ -159,8 +177,6 @@ def print_graph(
     plan: Plan = build_plan(split_long_reductions(program), target, settings)
     journal.offer("plan", name, lambda: str(plan))
     sources = generate_gpu(plan, device)
-    if any(each.misses_tiles for each in sources.kernels) and products is not of_one_row:
-        return print_graph(graph, target, device, settings, default_float, journal, name, of_one_row)
     journal.offer("code", name, lambda: sources.text)
     return sources
 

@@ -53,11 +53,11 @@ class PlanTimes:
         return self.known[key]
 
     def _time_call(self, step: Call, specs: Mapping[Slot, TensorSpec]) -> float:
-        tensors = {slot: self._tensor(specs[slot]) for slot in _slots(step)}
         operator = find_operator(step.op)
-        args = [tensors[a.slot] if isinstance(a, SlotRef) else a for a in step.args]
-        kwargs = {name: tensors[a.slot] if isinstance(a, SlotRef) else a for name, a in step.kwargs}
         try:
+            tensors = {slot: self._tensor(specs[slot]) for slot in _slots(step)}
+            args = [tensors[a.slot] if isinstance(a, SlotRef) else a for a in step.args]
+            kwargs = {name: tensors[a.slot] if isinstance(a, SlotRef) else a for name, a in step.kwargs}
             return replayed(lambda: operator(*args, **kwargs), self.device)
         except RuntimeError:
             return math.inf
