@@ -363,6 +363,19 @@ def test_stacks_that_are_no_plain_chain(spy, make):
     run_both(make(), x_of(), spy=spy())
 
 
+def test_blocks_that_all_multiply_one_input_are_joined_instead(spy):
+    class Crossing(Stack):
+        def forward(self, x):
+            start = torch.relu(self.stem(x))
+            for block in self.blocks:
+                x = block(x) + block.down(block.up(start))
+            return x
+
+    spy = spy()
+    run_both(Crossing(), x_of(), spy=spy)
+    assert spy.folds[0] is None
+
+
 class AllStates(Stack):
     def forward(self, x):
         states = []

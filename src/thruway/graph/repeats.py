@@ -24,6 +24,7 @@ from thruway.shapes.trace_tensor import TraceTensor
 UNLIKE = 2                   # blocks at the start that may differ: the first for what comes in, and the next where its first kernel does some of that again
 KEPT = UNLIKE + 3            # two that show how it goes on, and the last, where what follows joins in
 WORTH = 0.25                 # of the calls of a graph are left out, or it is compiled whole
+PRODUCTS = frozenset({"linear", "matmul", "mm", "addmm"})
 CANDIDATES = 4               # operators and distances that are tried as a period
 
 
@@ -150,7 +151,7 @@ class _Blocks:
         for i in range(self.start, end - self.period):
             if not all([self._is_counterpart(a, b, i) for a, b in zip(self.reads[i], self.reads[i + self.period])]):
                 return None
-        if not self._is_closed(end) or not self._carries_alike():
+        if not self._is_closed(end) or not self._carries_alike() or self._multiplies_what_stays():
             return None
         inputs, outputs = self._own_inputs(), self._own_outputs(end)
         return None if inputs is None or outputs is None else (inputs, outputs)
@@ -177,6 +178,20 @@ class _Blocks:
                 return False
         invariant = {used for read in self.reads[last:end] for used in read}
         return all(used in invariant or self.place[used] >= last for read in self.reads[end:] for used in read if used in self.place)
+
+    def _multiplies_what_stays(self) -> bool:
+        """Whether a block multiplies what all blocks see by a weight of its own, as attention to an encoder's output does: products that share an input
+        are joined, over all blocks."""
+        moving: set[Node] = set()
+        for i in range(self.start + self.period, self.start + 2 * self.period):
+            node, read = self.calls[i], self.reads[i]
+            if any(one in moving or self.start <= self.place.get(one, -1) < self.start + self.period for one in read):
+                moving.add(node)
+            elif getattr(node.target, "__name__", node.target) in PRODUCTS:
+                own = [one for one in read if one in self.inputs and self.following.get(self.inputs[one], -1) != self.inputs[one]]
+                if 0 < len(own) < len(read):
+                    return True
+        return False
 
     def _carries_alike(self) -> bool:
         """Whether what a block hands on has the metadata that it had when it came in."""
