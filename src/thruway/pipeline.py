@@ -41,7 +41,7 @@ from thruway.frame.modes import SETTERS, kept_modes, sets_modes, without_device_
 from thruway.frame.show_guards import show_guards
 from thruway.frame.source import Local
 from thruway.frame.state import is_outside_torch_transforms, read_state
-from thruway.frame.worth import is_leaf_of_torch, left_alone, reaches_tensors
+from thruway.frame.worth import is_leaf_of_torch, is_step_of_autograd, left_alone, reaches_tensors
 from thruway.graph_compiler import GraphCompiler
 from thruway.native.fallback import bind_arguments
 from thruway.runtime.measure import Comparison, Verdict, is_comparable
@@ -488,6 +488,8 @@ class Below:
         if left is not None:
             self.told.add(left.package)
             raise _NotWorth(BreakReason("TW133", f"functions of {left.package} start no graphs of their own"))
+        if is_step_of_autograd(arguments):
+            raise _NotWorth(BreakReason("TW133", "autograd calls it as a step of a custom autograd.Function"))
         if is_leaf_of_torch(function, arguments):
             return None
         seen.calls += 1

@@ -327,6 +327,30 @@ def test_forward_of_torchs_modules_that_hold_others():
     assert "Sequential.forward" in captured_names() and "Linear.forward" not in captured_names()
 
 
+def test_steps_of_custom_autograd_functions_stay_eager():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    def f(x):
+        y = x + 1
+        z = Doubled.apply(y).sum()
+        z.backward()
+        return z
+
+    g = compiled(f)
+    for _ in range(4):
+        x, other = (torch.ones(2, requires_grad=True) for _ in "ab")
+        assert torch.equal(g(x), f(other)) and torch.equal(x.grad, other.grad)
+    assert not {"forward", "backward"} & {name.rpartition(".")[2] for name in captured_names()}
+
+
 def test_callbacks_of_c_functions():
     def by_sum(t):
         return (t * 2).sum().item()

@@ -51,6 +51,11 @@ def left_alone(code: CodeType, function: FunctionType) -> Left | None:
     return Left("" if root == "thruway" else root) if is_skipped_module(module) or root in NO_MODELS else None
 
 
+def is_step_of_autograd(arguments: tuple[object, ...]) -> bool:
+    """Whether it is `forward` or `backward` of a custom `autograd.Function`, which looks at which tensors come back."""
+    return bool(arguments) and issubclass(type(arguments[0]), torch.autograd.function.FunctionCtx)
+
+
 def is_leaf_of_torch(function: FunctionType, arguments: tuple[object, ...]) -> bool:
     """Whether it is the `forward` of a module of torch's that holds no others."""
     first = arguments[0] if arguments else None
