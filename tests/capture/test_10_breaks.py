@@ -33,7 +33,7 @@ def in_loop(x):
 def deep(x):
     def inner(a):
         b = a + 1
-        n = int(b.sum())
+        n = len(str(int(b.sum())))
         return b * n
 
     def middle(a):
