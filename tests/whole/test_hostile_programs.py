@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
+import threading
 import types
 
 import torch
@@ -300,3 +301,14 @@ def test_max_pool1d_of_a_transposed_input_is_contiguous_without_gradients():
 
     assert_same(run, torch.rand(2, 8, 4))
     assert_same(run, torch.rand(2, 8, 4, requires_grad=True))
+
+
+def test_attributes_of_a_thread_are_read_in_that_thread():
+    held = threading.local()
+
+    def run(x):
+        held.number = getattr(held, "number", 0) + 1
+        return x + held.number
+
+    compiled = thruway.compile(run)
+    assert [compiled(torch.zeros(1)).item() for _ in range(3)] == [1.0, 2.0, 3.0]

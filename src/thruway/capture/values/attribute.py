@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -56,6 +57,8 @@ def _missing(state: State, value: Value, name: str) -> Result:
 
 def _read_object(state: State, value: ObjectValue, name: str) -> Result:
     cls = value.cls
+    if issubclass(cls.value, threading.local):              # its attributes are the thread's, not those in its dict
+        raise unsupported(state, "TW102", name, cls.value.__name__)
     hook = state.type_lookup(cls, "__getattribute__")
     if isinstance(hook, types.FunctionType):
         return call(state, wrap(state, hook, class_attribute_source(cls, "__getattribute__"), True), [value, Constant(name)], {})
