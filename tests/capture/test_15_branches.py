@@ -261,6 +261,13 @@ def asserts(x):
     return x * 2
 
 
+def raises_in_a_side(x):
+    if x.sum() > 0:
+        if x.max() > 1.5:
+            raise ValueError("large")
+    return x * 2
+
+
 def handles_its_own(x):
     try:
         if x.sum() > 0:
@@ -310,7 +317,7 @@ def write_in_a_side_to_its_own(x):
 ONE_GRAPH = [
     if_else, expression, early_returns, number_from_tensor, only_if, gives_its_argument, either_of_two_results, written_afterwards, containers, objects,
     extremes_of_numbers, integers, truths, chain, exchanged, nested, in_a_loop, in_an_inlined_function, in_a_comprehension, made_inside, closure, older_containers, filled_in_nested_sides, dropout_on_one_side,
-    products, index_that_one_side_lacks, no_gradient_on_one_side, clipped, asserts, handles_its_own, classified, same_on_both, sizes_from_elements,
+    products, index_that_one_side_lacks, no_gradient_on_one_side, clipped, asserts, raises_in_a_side, handles_its_own, classified, same_on_both, sizes_from_elements,
     rows_of_a_slice, write_in_a_side_to_its_own,
 ]
 

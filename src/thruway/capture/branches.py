@@ -218,7 +218,7 @@ class _Branch:
         """A Value for each pair of leaves. The work of the sides stays where a selection takes from it."""
         sides = (one, other)
         used: list[Pair] = [(value, UNSET) for value in _used_in_steps(self.state, one)] + [(UNSET, value) for value in _used_in_steps(self.state, other)]
-        if not pairs and not used and not any(side.draws for side in sides):
+        if not pairs and not used and not any(side.draws or side.unselectable for side in sides):
             self._erase([*one.nodes, *other.nodes])
             return {}
         why = self._why_not_selected(pairs + used, sides)
