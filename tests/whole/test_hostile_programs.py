@@ -312,3 +312,24 @@ def test_attributes_of_a_thread_are_read_in_that_thread():
 
     compiled = thruway.compile(run)
     assert [compiled(torch.zeros(1)).item() for _ in range(3)] == [1.0, 2.0, 3.0]
+
+
+def test_a_piece_of_a_copy_is_written_and_not_what_was_copied():
+    def split(x):
+        piece = x.clone().split(2, 0)[0]
+        piece.fill_(1)
+        return piece
+
+    def unbound(x):
+        first, *_ = x.clone().unbind(0)
+        first.add_(1)
+        return first
+
+    def chunked(x):
+        made = x.clone()
+        made.chunk(2, 1)[1].mul_(3)
+        return made
+
+    for run in (split, unbound, chunked):
+        for rows in (1, 4):
+            assert_same(run, torch.rand(rows, 3))

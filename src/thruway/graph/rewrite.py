@@ -280,8 +280,13 @@ def alias_arguments(op: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     arguments = op._schema.arguments
     writes = tuple(i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write)
     returned = {name for r in op._schema.returns if r.alias_info is not None for name in r.alias_info.before_set}
-    views = tuple(i for i, a in enumerate(arguments) if a.alias_info is not None and set(a.alias_info.before_set) & returned)
+    views = tuple(i for i, a in enumerate(arguments) if a.alias_info is not None and (set(a.alias_info.before_set) & returned or _into_list(a)))
     return views, writes
+
+
+def _into_list(argument: Any) -> bool:
+    """Whether the result is a list of views of the argument, which the schema says at the argument alone: (a -> *)."""
+    return not argument.alias_info.is_write and "*" in argument.alias_info.after_set
 
 
 def _nodes_at(node: Node, positions: tuple[int, ...]) -> list[Node]:
