@@ -262,7 +262,12 @@ def asks_layout(x):
 
 
 @pytest.mark.parametrize("backend", ("eager", "thruway"))
-@pytest.mark.parametrize("function", (loops, looks_up, keys, broadcasts, asks_layout))
+def test_so_many_turns_as_a_size_says_stay_in_the_graph(backend):
+    assert check(loops, backend, inputs())["graph_breaks"] == 0
+
+
+@pytest.mark.parametrize("backend", ("eager", "thruway"))
+@pytest.mark.parametrize("function", (looks_up, keys, broadcasts, asks_layout))
 def test_where_python_must_know_it_breaks(function, backend):
     found = check(function, backend, inputs())
     assert found["graph_breaks"] >= 1
