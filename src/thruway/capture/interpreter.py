@@ -15,6 +15,7 @@ from thruway.capture.values.call import call
 from thruway.capture.values.errors import raise_error
 from thruway.core.errors import Unsupported
 
+TOO_DEEP = "RecursionError: calls within calls, more than the recursion limit allows"
 _PROGRAMS: dict[int, tuple[CodeType, Any]] = {}
 
 
@@ -53,6 +54,8 @@ def run(state: State, first: Frame, raised: UserRaise | None = None) -> Value:
                 continue
             while outcome is not None:
                 if type(outcome) is Inline:
+                    if len(frames) >= state.deepest:
+                        raise unsupported(state, "TW107", TOO_DEEP)
                     outcome.frame.caller = frames[-1]
                     frames.append(outcome.frame)
                     break
@@ -146,7 +149,7 @@ def run_top(state: State, first: Frame) -> Value:
     """`run` for the compiled frame: before each instruction its state is marked, and what cannot be captured raises BreakHere."""
     state.marker = marker = Marker()
     try:
-        return run(state, first)
+        return _run_in_limit(state, first)
     except Unsupported as error:
         if marker.frame is None:
             raise
@@ -154,6 +157,13 @@ def run_top(state: State, first: Frame) -> Value:
             error = Unsupported(error.reason.code, error.reason.what, error.reason.hint, state.line_of(marker.frame))
         frames = marker.restore(state)
         raise BreakHere(error, frames, frames[-1].pc, marker.keyword_names) from error
+
+
+def _run_in_limit(state: State, first: Frame) -> Value:
+    try:
+        return run(state, first)
+    except RecursionError:                                       # of protocols, whose calls run nested
+        raise unsupported(state, "TW107", TOO_DEEP) from None
 
 
 class _Sink:

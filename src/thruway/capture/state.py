@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -192,6 +193,7 @@ class State:
     overrides: bool = False                               # whether an object with `__torch_function__` or a function mode was met
     overriding: list[Any] = field(default_factory=list)   # function modes, and what switches `__torch_function__` off, entered here and not left
     is_function_off: bool = False                         # `__torch_function__` of arguments is off around the call
+    deepest: int = field(default_factory=lambda: frames_left())   # how many frames Python would let the code have at once
 
     def where(self) -> UserLine | None:
         """The user's line being run: the innermost frame outside torch's files and ours, else the innermost."""
@@ -269,6 +271,14 @@ class State:
         """A source for an object that the entry keeps alive itself."""
         self.kept.append(obj)
         return Made(len(self.kept) - 1)
+
+
+def frames_left() -> int:
+    """How many more frames the recursion limit allows above those of the user that are running."""
+    frame, running = sys._getframe(), 0
+    while (frame := frame.f_back) is not None:
+        running += not frame.f_code.co_filename.startswith(FOLDERS[1])
+    return max(sys.getrecursionlimit() - running, 1)
 
 
 _UNSEEN = object()

@@ -105,7 +105,7 @@ def _offset(name: str, index: Sequence[Index], buffers: Mapping[str, Buffer]) ->
             total = sizes.add(total, sizes.mul(one, stride))
         elif stride == 1:
             computed.append(one)
-        elif stride != 0:
+        else:                                                    # where the stride is 0 too: a check stands in it
             computed.append(Op("mul", (one, Literal(stride, "int64") if type(stride) is int else IndexValue(stride, "int64")), "int64"))
     base = buffer
     while base.alias is not None:

@@ -29,7 +29,9 @@ def raise_missing(state: State, owner: Value, name: str, cls: type) -> NoReturn:
 
 
 def raise_real(state: State, error: BaseException) -> NoReturn:
-    """Raises what a pure function raised on constants."""
+    """Raises what a pure function raised on constants. That capture itself stands too deep says nothing about the user's code."""
+    if isinstance(error, RecursionError):
+        raise error
     made = make_error(state, type(error), *(Constant(a) for a in error.args))
     if isinstance(getattr(error, "name", None), str):
         made.slots["name"] = Constant(error.name)

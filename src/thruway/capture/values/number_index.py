@@ -31,8 +31,8 @@ def selected(state: State, value: TensorValue, key: Value) -> TensorValue | None
         result_dim += rank - consumed if _is(part, Ellipsis) else not (isinstance(part, Constant) and type(part.value) is int)
     if any(part is not EVERYTHING for part in plain):
         value = call_torch(state, torch.Tensor.__getitem__, [value, TupleValue(tuple(plain))], {})
-    for dim, part in reversed(places):
-        value = call_torch(state, torch.Tensor.select, [value, Constant(dim), _number(state, part)], {})
+    for taken, (dim, part) in enumerate(places):                 # in eager's order: the first one out of range is the one that raises
+        value = call_torch(state, torch.Tensor.select, [value, Constant(dim - taken), _number(state, part)], {})
     return value
 
 
