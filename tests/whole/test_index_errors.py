@@ -1,0 +1,44 @@
+"""Indices out of range raise as in eager: also where the place read does not hang on them, and the first of several is the one named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import thruway
+
+BAD = torch.tensor([1, 7])
+
+
+def _error(function: Callable[..., torch.Tensor], *args: torch.Tensor) -> tuple[type, str]:
+    with pytest.raises((IndexError, RuntimeError)) as found:
+        function(*args)
+    return type(found.value), str(found.value)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, i: x.index_select(0, i), lambda x, i: x[i] + 1, lambda x, i: x.gather(0, i[None]), lambda x, i: x.take(i * 2),
+    lambda x, i: torch.nn.functional.embedding(i, x), lambda x, i: x.t()[:, i], lambda x, i: x.expand(2, 4, 3)[:, i].sum(),
+    lambda x, i: x.index_select(0, i).to(torch.float64) * 2,
+], ids=["index_select", "index", "gather", "take", "embedding", "transposed", "summed", "cast"])
+def test_expanded_tensors_check_their_indices(function: Callable[..., torch.Tensor]) -> None:
+    compiled = thruway.compile(function)
+    for x in (torch.ones(1, 3).expand(4, 3), torch.ones(()).expand(4, 3)):
+        assert _error(compiled, x, BAD) == _error(function, x, BAD)
+        assert torch.equal(compiled(x, BAD % 4), function(x, BAD % 4))
+
+
+@pytest.mark.parametrize(("first", "second"), [(5, 7), (1, 7), (5, 1), (-9, 3)])
+def test_the_first_index_out_of_range_is_named(first: int, second: int) -> None:
+    def picked(x: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        return x[i, j] + 1
+
+    def apart(x: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        return x[None, i, :1, ..., j] + 1
+    for function, x in ((picked, torch.ones(2, 3)), (apart, torch.ones(2, 2, 2, 3))):
+        compiled = thruway.compile(function)
+        places = torch.tensor(first), torch.tensor(second)
+        assert torch.equal(compiled(x, torch.tensor(1), torch.tensor(2)), function(x, torch.tensor(1), torch.tensor(2)))
+        assert _error(compiled, x, *places) == _error(function, x, *places)
