@@ -477,3 +477,28 @@ def test_keys_that_are_functions():
     def f(x):
         return HANDLERS.get(torch.nn.functional.relu) is None, HANDLERS.get(alike), torch.nn.functional.gelu in HANDLERS, x + 1
     same(f, X)
+
+
+def test_explaining_a_miss_asks_nobody() -> None:
+    """What differs from the calls before is read off the arguments without their `__torch_function__`."""
+    asked: list[str] = []
+
+    class Noted(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            asked.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    def fn(x, y):
+        return torch.relu(x * 2 + y)
+
+    compiled = thruway.compile(fn)
+    pairs = [(torch.ones(3).as_subclass(Noted), torch.ones(3)), (torch.ones(3).as_subclass(Noted), torch.ones(3).as_subclass(Noted)),
+             (torch.ones(4).as_subclass(Noted), torch.ones(4)), (torch.ones(5, 2).t().as_subclass(Noted), torch.ones(5).as_subclass(Noted))]
+    for x, y in pairs:
+        seen = []
+        for function in (fn, compiled):
+            asked.clear()
+            function(x, y)
+            seen.append(tuple(asked))
+        assert seen[0] == seen[1]

@@ -42,3 +42,14 @@ def test_the_first_index_out_of_range_is_named(first: int, second: int) -> None:
         places = torch.tensor(first), torch.tensor(second)
         assert torch.equal(compiled(x, torch.tensor(1), torch.tensor(2)), function(x, torch.tensor(1), torch.tensor(2)))
         assert _error(compiled, x, *places) == _error(function, x, *places)
+
+
+def test_a_number_is_looked_at_before_a_constant_behind_it() -> None:
+    def caught(x: torch.Tensor, i: torch.Tensor) -> str:
+        try:
+            return str(x[i, 7].sum())
+        except IndexError as error:
+            return str(error)
+    compiled = thruway.compile(caught)
+    for place in (1, 5, 0):
+        assert compiled(torch.ones(2, 3), torch.tensor(place)) == caught(torch.ones(2, 3), torch.tensor(place))

@@ -37,8 +37,10 @@ def changes(record: Record, function: FunctionType, arguments: tuple[object, ...
     """Everything that a guard of `record` fixes to a number and that is another one in this call."""
     guards = [guard for guard in record.guards.guards if _fixes_number(guard)]
     found: set[Change] = set()
-    for guard, value in zip(guards, _load(guards, function, arguments)):
-        found |= _differences(guard, value)
+    values = _load(guards, function, arguments)
+    with torch._C.DisableTorchFunctionSubclass():                # the user's `__torch_function__` is not asked about these questions
+        for guard, value in zip(guards, values):
+            found |= _differences(guard, value)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import FunctionType, WrapperDescriptorType
 from typing import Any, Protocol
 
 import torch
@@ -214,19 +214,24 @@ def _show_expected(guard: Guard) -> str:
 def _show_seen(guard: Guard, value: object) -> str:
     match guard.kind:
         case "tensor" | "relation" if isinstance(value, torch.Tensor):
-            grad = " requires_grad" if value.requires_grad else ""
-            dtype = str(value.dtype).removeprefix("torch.")
-            return f"{type(value).__name__} {dtype} {value.device} {_dims(value.shape)} strides {_dims(value.stride())}{grad}"
+            return _show_tensor(value)
         case "tensor" | "type":
             return type(value).__name__
         case "length":
-            return str(len(value)) if hasattr(value, "__len__") else type(value).__name__
+            return str(len(value)) if isinstance(getattr(type(value), "__len__", None), WrapperDescriptorType) else type(value).__name__
         case "dict_keys" | "ordered_keys":
             return _short(tuple(value)) if isinstance(value, dict) else type(value).__name__
         case "code":
             return _short(getattr(value, "__code__", value))
         case _:
             return _short(value)
+
+
+def _show_tensor(value: torch.Tensor) -> str:
+    with torch._C.DisableTorchFunctionSubclass():                # the user's `__torch_function__` is not asked about these questions
+        grad = " requires_grad" if value.requires_grad else ""
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"{type(value).__name__} {dtype} {value.device} {_dims(value.shape)} strides {_dims(value.stride())}{grad}"
 
 
 def _dims(sizes: Sequence[object]) -> str:

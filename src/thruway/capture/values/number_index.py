@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from thruway.capture.state import State
+from thruway.capture.breaks import unsupported
+from thruway.capture.state import State, UserRaise
 from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch, result_value, run_trace, size_node
 from thruway.capture.values.base import NONE, Constant, ListValue, SizeValue, SliceValue, TensorValue, TupleValue, Value
 from thruway.shapes.floats import IntElementNode, IntInputNode, element
@@ -30,7 +31,10 @@ def selected(state: State, value: TensorValue, key: Value) -> TensorValue | None
         plain.append(EVERYTHING if _is_number(part) else part)
         result_dim += rank - consumed if _is(part, Ellipsis) else not (isinstance(part, Constant) and type(part.value) is int)
     if any(part is not EVERYTHING for part in plain):
-        value = call_torch(state, torch.Tensor.__getitem__, [value, TupleValue(tuple(plain))], {})
+        try:
+            value = call_torch(state, torch.Tensor.__getitem__, [value, TupleValue(tuple(plain))], {})
+        except UserRaise:                                        # a number before it may be out of range, and then raises first
+            raise unsupported(state, "TW112", "a subscript", "it is out of range, and others in it are known at run time only") from None
     for taken, (dim, part) in enumerate(places):                 # in eager's order: the first one out of range is the one that raises
         value = call_torch(state, torch.Tensor.select, [value, Constant(dim - taken), _number(state, part)], {})
     return value
