@@ -23,6 +23,7 @@ from thruway.shapes.infer import apply_rule, rule_for
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import device_name, dtype_name, torch_dtype
+from thruway.shapes.ranges import check_numbers
 from thruway.shapes.refuse import data_dependent
 from thruway.shapes.symbolic import Facts, as_node, bare_meta, comparable, is_symbolic, symint
 from thruway.shapes.traits import Traits, traits_of
@@ -187,6 +188,7 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
         return made
     metas, named = tuple([_metas(a) for a in args]), {k: _metas(v) for k, v in kwargs.items()} if kwargs else None
     result = _read_elements(op, args, metas, named, mode) if name in DATA_DEPENDENT_OPS or is_masked(name, metas) else apply_rule(op, metas, named)
+    check_numbers(op, args, kwargs, result)
     made = _written(traits, args, kwargs, result) if traits.writes else _wrap(result, None if traits.view_of is None else args[traits.view_of])
     known_elements.follow(op, traits, args, kwargs, made)
     if mode is not None:

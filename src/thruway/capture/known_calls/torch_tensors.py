@@ -14,12 +14,13 @@ from thruway.capture.state import State
 from thruway.capture.tensors import add_node, call_torch
 from thruway.capture.values.base import FALSE, NONE, Constant, ListValue, ObjectValue, SizeValue, TensorValue, TupleValue, Value
 from thruway.capture.values.compare import boolean
-from thruway.capture.values.constants import from_python
+from thruway.capture.values.constants import from_python, specialize
 from thruway.capture.values.iterate import ListIterator, tensor_items
 from thruway.capture.values.number_index import number_of, read_number
 from thruway.capture.values.numbers import is_element, kept_condition, size_tensor, truth_value
 from thruway.shapes.known_elements import known_list, known_number
 from thruway.shapes.nodes import make_node
+from thruway.shapes.ranges import fits
 from thruway.shapes.symbolic import SizeNode
 
 Args = list[Value]
@@ -112,8 +113,11 @@ def new_tensor(state: State, args: Args, kwargs: Kwargs) -> Value:
         return call_torch(state, torch.Tensor.to, [made], kwargs) if kwargs else made
     if isinstance(data, SizeValue) and type(data.size.node) is SizeNode and not is_element(data) and kwargs.keys() <= {"data", "dtype"} and not state.devices:
         given = kwargs.get("dtype", NONE)
-        made = size_tensor(state, data)
-        return made if given is NONE else call_torch(state, torch.Tensor.to, [made, given], {})
+        dtype = getattr(given, "value", None) or torch.int64
+        if fits(data.size, torch.int64 if dtype.is_floating_point else dtype):          # too large ones become infinite in float16
+            made = size_tensor(state, data)
+            return made if given is NONE else call_torch(state, torch.Tensor.to, [made, given], {})
+        args, kwargs = [specialize(state, data)], {} if given is NONE else {"dtype": given}
     result = call_torch(state, torch.tensor, args, kwargs)
     if result is None:
         raise unsupported(state, "TW101", "torch.tensor")
