@@ -68,6 +68,14 @@ def test_torch_compile_takes_thruway(pipeline):
     assert options.mode == "default" and any(node.op == "call_function" for node in graph.graph.nodes)
 
 
+def test_torch_compile_stays_eager_where_compiling_is_switched_off(pipeline):
+    graph = torch.fx.symbolic_trace(double)
+    with thruway.settings.override(disable=True):
+        assert thruway_backend(graph, [torch.ones(1)]) is graph
+    assert thruway_backend(graph, [torch.ones(1)], options={"disable": True}) is graph
+    assert pipeline.graphs == []
+
+
 def test_torch_compile_passes_options_on(pipeline):
     graph = torch.fx.symbolic_trace(double)
     thruway_backend(graph, [torch.ones(1)], mode="max-autotune", options={"numerics": "strict"})
