@@ -95,6 +95,15 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
         Store(tmp_path / "file" / "below", 1)
 
 
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    """Permissions bind nobody who is root, so that the answer of the system is put in its place."""
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "access", lambda path, wanted, **_: not (path == folder and wanted & os.W_OK))
+    with pytest.raises(StoreRefused, match="cannot be written: chmod 700 it, or name another in THRUWAY_CACHE_DIR"):
+        Store(folder, 1)
+
+
 def test_a_temporary_store_goes_with_its_folder():
     store, folder = temporary_store(Settings())
     store.put(key(1), b"x")

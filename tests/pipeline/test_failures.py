@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import traceback
 import warnings
 
@@ -278,5 +279,14 @@ def test_a_refused_cache_folder_is_said_and_costs_no_compilation(tmp_path):
     occupied = tmp_path / "occupied"
     occupied.write_text("a file")
     with thruway.settings.override(cache_dir=str(occupied)), pytest.warns(UserWarning, match="name another in THRUWAY_CACHE_DIR"):
+        told = thruway.explain(lambda x: x.sin() * 2)(torch.ones(3))
+    assert told.graph_count == 1 and not told.eager and not any("bug" in note for note in told.notes)
+
+
+def test_a_cache_folder_that_cannot_be_written_is_said_and_costs_no_compilation(tmp_path, monkeypatch):
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    monkeypatch.setattr(os, "access", lambda path, wanted, **_: path != folder)
+    with thruway.settings.override(cache_dir=str(folder)), pytest.warns(UserWarning, match="cannot be written.*kept for this process alone"):
         told = thruway.explain(lambda x: x.sin() * 2)(torch.ones(3))
     assert told.graph_count == 1 and not told.eager and not any("bug" in note for note in told.notes)

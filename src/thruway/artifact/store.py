@@ -148,6 +148,8 @@ def _own(folder: Path) -> None:
         raise StoreRefused(f"the cache folder {folder} belongs to another user: name another in THRUWAY_CACHE_DIR")
     if stat.S_IMODE(state.st_mode) & 0o077:
         raise StoreRefused(f"the cache folder {folder} is open to others: chmod 700 it, or name another in THRUWAY_CACHE_DIR")
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise StoreRefused(f"the cache folder {folder} cannot be written: chmod 700 it, or name another in THRUWAY_CACHE_DIR")
 
 
 def _files(folder: Path, pattern: str) -> Iterator[_File]:
