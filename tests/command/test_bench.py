@@ -16,7 +16,7 @@ from thruway.command import bench, measure, works
 
 TESTS = str(Path(__file__).parents[1])
 ROW = {"model": "net", "batch": 1, "compiler": "thruway", "eager_ms": 10.0, "compiled_ms": 5.0, "speedup": 2.0, "speedup_low": 1.9,
-       "speedup_high": 2.1, "first_s": 1.01, "calls_to_pay": 200, "graphs": 1}
+       "speedup_high": 2.1, "aa": 1.0, "first_s": 1.01, "calls_to_pay": 200, "graphs": 1}
 
 
 @pytest.mark.parametrize("count, below", [(6, 0), (8, 0), (9, 1), (15, 3), (25, 7), (100, 39)])
@@ -48,20 +48,31 @@ def test_calls_to_pay():
 
 def test_the_sentence_says_what_was_measured_and_no_more():
     said = bench.sentence([ROW])
-    assert said == ("Under repeated compatible inputs on this machine, steady execution by thruway, against eager, was 2.00 times faster (net at batch 1), "
+    assert said == ("Under repeated compatible inputs on this machine, steady execution by thruway, against eager, was at least 1.9 times faster (net at batch 1), "
                     "which pays after 200 calls; no shape transition, warm start or training step was measured.")
 
 
 def test_the_sentence_keeps_faster_slower_and_noise_apart():
     slower = ROW | {"batch": 8, "speedup": 0.5, "speedup_low": 0.4, "speedup_high": 0.6, "calls_to_pay": None}
     noise = ROW | {"model": "my:model", "batch": None, "speedup": 1.1, "speedup_low": 0.9, "speedup_high": 1.2, "calls_to_pay": None}
-    other = ROW | {"compiler": "torch", "speedup": 1.5, "calls_to_pay": 900}
+    other = ROW | {"compiler": "torch", "speedup": 1.5, "speedup_low": 1.04, "speedup_high": 1.6, "calls_to_pay": 900}
     said = bench.sentence([ROW, slower, noise, other])
-    for part in ("2.00 times faster (net at batch 1)", "2.00 times slower (net at batch 8)", "no different within the noise (my:model)",
-                 "; steady execution by torch.compile, against eager, was 1.50 times faster"):
+    for part in ("at least 1.9 times faster (net at batch 1)", "at least 1.6 times slower (net at batch 8)", "no different within the noise (my:model)",
+                 "; steady execution by torch.compile, against eager, was at least 1.04 times faster"):
         assert part in said
     assert "faster" not in bench.sentence([slower])
     assert "eager itself, nothing having been compiled (net at batch 1)" in bench.sentence([ROW | {"graphs": 0}])
+
+
+@pytest.mark.parametrize("change", [{"aa": 1.3}, {"aa": 0.8}, {"speedup": 85.53, "speedup_low": 37.7, "speedup_high": 171.0}])
+def test_the_sentence_leaves_noise_unsaid(change):
+    said = bench.sentence([ROW | change])
+    assert "too noisy to say (net at batch 1)" in said and "faster" not in said and "pays" not in said
+
+
+@pytest.mark.parametrize("values, said", [([85.53, 92.0], "85"), ([1.999], "1.9"), ([1.0167], "1.01"), ([10.0], "10"), ([1.1], "1.1"), ([371.0], "370")])
+def test_a_lower_end_is_rounded_down_to_two_digits(values, said):
+    assert bench._at_least(values) == f"at least {said}"
 
 
 def test_jobs_put_compilers_side_by_side():
@@ -87,7 +98,8 @@ def wrong_factory():
 
 
 def _thruway(*words, **variables):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((TESTS, os.environ["PYTHONPATH"])), "COLUMNS": "160", **variables}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((TESTS, os.environ["PYTHONPATH"])), **variables}
+    environment.pop("COLUMNS", None)
     return subprocess.run([sys.executable, "-m", "thruway.command.cli", *words], capture_output=True, text=True, env=environment)
 
 
@@ -103,6 +115,8 @@ def test_the_command_end_to_end(tmp_path):
     (row,) = written["rows"]
     assert row["batch"] == 2 and row["error"] == 0.0 and row["graphs"] == 0 and row["used_threads"] == 1 and len(row["ratios"]) == 3
     assert row["eager_ms"] > 0 and row["first_s"] > 0 and row["peak_mb"] >= row["eager_peak_mb"] > 0
+    assert "[1/2] command.tiny_models:linear at batch 2, thruway\n[2/2] command.tiny_models:broken" in done.stderr
+    assert all(any(set(heads) <= set(line.split()) for line in done.stdout.splitlines()) for heads in (("model", "speedup", "aa"), ("pays", "more")))
     assert "command.tiny_models:linear" in done.stdout and written["sentence"] in done.stdout and "float32 on" in done.stdout
 
 

@@ -23,6 +23,7 @@ from thruway.command.measure import Job
 
 CACHES = {"THRUWAY_CACHE_DIR": "thruway", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 NAMES = {"thruway": "thruway", "torch": "torch.compile"}
+NOISE = 1.15                # how far eager may be from itself
 Row = dict[str, Any]
 
 
@@ -87,6 +88,11 @@ def is_slower(row: Row) -> bool:
     return row["speedup_high"] < 0.99
 
 
+def is_too_noisy(row: Row) -> bool:
+    """Whether eager differed from itself by more than 15 %, or the interval spans more than a factor of two."""
+    return not 1 / NOISE <= row["aa"] <= NOISE or row["speedup_high"] > 2 * row["speedup_low"]
+
+
 def sentence(rows: Sequence[Row]) -> str:
     """One sentence that says what these rows support and no more."""
     clauses = [_clause(NAMES[compiler], [row for row in rows if row["compiler"] == compiler]) for compiler in NAMES]
@@ -98,17 +104,20 @@ def _clause(name: str, rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     ran_eager = [row for row in rows if row["graphs"] == 0]
-    compiled = [row for row in rows if row["graphs"] != 0]
+    noisy = [row for row in rows if row["graphs"] != 0 and is_too_noisy(row)]
+    compiled = [row for row in rows if row["graphs"] != 0 and not is_too_noisy(row)]
     faster, slower = [row for row in compiled if is_faster(row)], [row for row in compiled if is_slower(row)]
     same = [row for row in compiled if not is_faster(row) and not is_slower(row)]
     parts = []
     if faster:
         pays = sorted({row["calls_to_pay"] for row in faster})
-        parts.append(f"{_range([row['speedup'] for row in faster])} times faster ({_cases(faster)}), which pays after {_whole(pays)} calls")
+        parts.append(f"{_at_least([row['speedup_low'] for row in faster])} times faster ({_cases(faster)}), which pays after {_whole(pays)} calls")
     if slower:
-        parts.append(f"{_range([1 / row['speedup'] for row in slower])} times slower ({_cases(slower)})")
+        parts.append(f"{_at_least([1 / row['speedup_high'] for row in slower])} times slower ({_cases(slower)})")
     if same:
         parts.append(f"no different within the noise ({_cases(same)})")
+    if noisy:
+        parts.append(f"too noisy to say ({_cases(noisy)})")
     if ran_eager:
         parts.append(f"eager itself, nothing having been compiled ({_cases(ran_eager)})")
     return f"steady execution by {name}, against eager, was {', and '.join(parts)}"
@@ -122,9 +131,11 @@ def case_name(row: Row) -> str:
     return row["model"] + (f" at batch {row['batch']}" if row["batch"] is not None else "")
 
 
-def _range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
-    return low if low == high else f"{low} to {high}"
+def _at_least(values: Sequence[float]) -> str:
+    """The smallest, which holds for all, rounded down to two digits; to three where two would say 1.0."""
+    low = min(values)
+    step = 10.0 ** (math.floor(math.log10(low)) - (2 if 1 < low < 1.1 else 1))
+    return f"at least {math.floor(low / step + 1e-6) * step:.{max(0, round(-math.log10(step)))}f}"
 
 
 def _whole(values: Sequence[int]) -> str:

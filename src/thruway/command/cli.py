@@ -22,7 +22,10 @@ from thruway.command.works import WORKS, takes_batch
 from thruway.core.ambient import settings
 from thruway.core.options import MODES
 
+FILE_WIDTH = 160                 # of a file or a pipe, which has none of its own
 OUT, ERR = Console(), Console(stderr=True)
+if not OUT.is_terminal and "COLUMNS" not in os.environ:
+    OUT.width = FILE_WIDTH
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
@@ -75,6 +78,8 @@ def _measure_all(wanted: Sequence[benches.Job]) -> list[benches.Row]:
     with ERR.status("starting") as status:
         for number, job in enumerate(wanted, 1):
             title = f"[{number}/{len(wanted)}] {benches.case_name({'model': job.model, 'batch': job.batch})}, {benches.NAMES[job.compiler]}"
+            if not ERR.is_terminal:                      # where the line below cannot be written over
+                ERR.print(title, highlight=False, markup=False)
             try:
                 rows.append(benches.run_job(job, lambda phase, title=title: status.update(f"{title}: {phase}")))
             except benches.MeasurementFailed as failed:
