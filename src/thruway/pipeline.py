@@ -29,7 +29,7 @@ from thruway.capture.captured import Captured
 from thruway.capture.conditional import is_raise_of_side
 from thruway.core.ambient import settings as ambient
 from thruway.core.collector import collector_paused
-from thruway.core.errors import BreakReason, CompilerBug, FullGraphError, NotNow, RecompileError, Unsupported
+from thruway.core.errors import BackendError, BreakReason, CompilerBug, FullGraphError, NotNow, RecompileError, Unsupported
 from thruway.core.journal import Journal
 from thruway.core.options import CompileOptions
 from thruway.core.settings import Settings
@@ -300,7 +300,8 @@ class CompiledFunction:
         try:
             compiled = backend(captured.graph, list(inputs or ()))
         except Exception as error:
-            raise BackendError(f"backend {getattr(backend, '__name__', backend)!r} failed on a graph of {self.name}") from error
+            name = getattr(backend, "__name__", backend)
+            raise BackendError(f"backend {name!r} failed on a graph of {self.name}: {type(error).__name__}: {error}") from error
         return _flat(compiled)
 
     def _checked_entry(self, captured: Captured, graph: Callable[..., Any] | None, arguments: tuple[Any, ...]) -> Record:
@@ -546,10 +547,6 @@ class Continuations:
 
 class _TooDynamic(Exception):
     """Symbolic sizes or numbers are in the way of a graph that fixed ones would give."""
-
-
-class BackendError(Exception):
-    """A backend callable of the user's own failed; its error is the cause."""
 
 
 def _compared(compiled: Callable[..., Any], plain: Callable[..., Any], captured: Captured, settings: Settings) -> Callable[..., Any]:

@@ -52,6 +52,10 @@ class RecompileError(ThruwayError, RuntimeError):
     """The stance is "fail_on_recompile", and no entry answers a call."""
 
 
+class BackendError(ThruwayError):
+    """A backend callable of the user's own failed; its error is the cause."""
+
+
 class CheckError(ThruwayError, AssertionError):
     """Shadow mode: compiled code does another thing than eager. `place` says where, `stage` and `node` what differs first, `line` the user's
     line of that node, `script` a file that reproduces it (where one could be written)."""

@@ -15,13 +15,13 @@ from typing import Any
 
 from thruway import pipeline
 from thruway.core.ambient import settings as ambient
-from thruway.core.errors import CheckError, FullGraphError, RecompileError
+from thruway.core.errors import BackendError, CheckError, FullGraphError, RecompileError
 from thruway.core.options import CompileOptions
 from thruway.frame.entries import make_entry
 from thruway.frame.guard import GuardSet
 from thruway.frame.state import is_outside_torch_transforms, read_state
 from thruway.native.fallback import bind_arguments, call_bound
-from thruway.pipeline import BackendError, CompiledFunction
+from thruway.pipeline import CompiledFunction
 from thruway.report.shadow.compare import Difference, Places
 from thruway.report.shadow.copies import Copies, NotCopied
 from thruway.report.shadow.locate import Finding, Search
