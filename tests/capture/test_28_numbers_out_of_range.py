@@ -100,9 +100,9 @@ def test_a_padding_is_a_float_that_does_not_wrap() -> None:
     def pad(x: torch.Tensor, n: int) -> torch.Tensor:
         return torch.nn.functional.pad(x, (1, 1), value=n)
 
-    for dtype in ("int8", "uint8"):
+    for dtype in ("int8", "uint8", "float16"):
         compiled = thruway.compile(pad)
-        for n in (3, 4, 5, 300, -1, -300, 7):
+        for n in (3, 4, 5, 300, -1, -300, 7, 70000):
             x = torch.tensor([1, 2], dtype=DTYPES[dtype])
             assert _outcome(compiled, x, n) == _outcome(pad, x, n), n
 

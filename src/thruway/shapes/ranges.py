@@ -7,6 +7,7 @@ says how. One that a tensor's elements give is known only when the graph runs, s
 from __future__ import annotations
 
 import functools
+import math
 
 import torch
 from torch._ops import OpOverload
@@ -51,8 +52,14 @@ def check_numbers(op: OpOverload, args: tuple, kwargs: dict, result: object) -> 
         return
     for index, name in numbers:
         value = args[index] if index < len(args) else kwargs.get(name)
-        if not fits(value, torch_dtype(made.dtype), name == "exponent"):
+        if not fits(value, torch_dtype(made.dtype), name == "exponent") or _overflows(op, value, made.dtype):
             refuse(f"a number that does not fit {made.dtype}")
+
+
+def _overflows(op: OpOverload, value: object, dtype: str) -> bool:
+    """Of the number that pads, which torch took for a float: it is a plain one here, where capture saw an integer that changes."""
+    is_padding = op is torch.ops.aten.constant_pad_nd.default and dtype == "float16" and type(value) is float
+    return is_padding and math.isfinite(value) and abs(value) > 65504
 
 
 def fits(value: object, dtype: torch.dtype, is_exponent: bool = False) -> bool:
