@@ -134,6 +134,16 @@ def test_cache_show_and_clear(tmp_path):
     assert not (folder / "abc.so").exists()
 
 
+@pytest.mark.parametrize("variable, value, said", [
+    ("THRUWAY_CC", "/no/such/gcc", "!! C compiler no program is found for '/no/such/gcc'"),
+    ("THRUWAY_STOP", "nowhere", "!! settings unknown stop 'nowhere'; known: retrace, lower, plan, generate"),
+    ("THRUWAY_LOGS", "graph_break", "no topic is named graph_break; known: graph_breaks,"),
+])
+def test_doctor_names_a_setting_that_does_not_fit(tmp_path, variable, value, said):
+    done = _thruway("doctor", THRUWAY_CACHE_DIR=str(tmp_path / "cache"), **{variable: value})
+    assert said in " ".join(done.stdout.split()) and "!!" in done.stdout and done.returncode == 1 and done.stderr == ""
+
+
 def test_doctor_names_a_missing_compiler(tmp_path):
     done = _thruway("doctor", THRUWAY_CACHE_DIR=str(tmp_path / "cache"), PATH="/nowhere", CC="")
     assert "No C compiler was found" in " ".join(done.stdout.split()) and done.returncode == 1

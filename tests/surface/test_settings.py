@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import thruway
+from thruway import graph_compiler
 from thruway.core.ambient import AmbientSettings
-from thruway.core.settings import Settings, misspelled
+from thruway.core.settings import STOPS, Settings, misspelled
 
 
 def test_reads_the_environment_at_first_use(monkeypatch):
@@ -60,10 +64,16 @@ def test_the_public_name_is_the_ambient_one():
     assert isinstance(thruway.settings, AmbientSettings) and "check" in dir(thruway.settings)
 
 
-@pytest.mark.parametrize("variable, name", [("THRUWAY_STANCE", "stance"), ("THRUWAY_NUMERICS", "numerics")])
+@pytest.mark.parametrize("variable, name", [("THRUWAY_STANCE", "stance"), ("THRUWAY_NUMERICS", "numerics"), ("THRUWAY_STOP", "stop")])
 def test_an_unknown_word_names_the_known_ones(variable, name):
     with pytest.raises(ValueError, match=f"unknown {name} 'fast'; known: "):
         Settings.from_environment({variable: "fast"})
+
+
+def test_the_stages_to_stop_after_are_those_that_there_are():
+    """The stages that the compiler of graphs names, in their order."""
+    source = Path(graph_compiler.__file__).read_text()
+    assert list(STOPS[1:]) == re.findall(r'self\._stage\("(\w+)"', source)
 
 
 def test_a_misspelled_variable_is_named_with_the_nearest():

@@ -14,9 +14,10 @@ import torch
 import thruway
 from thruway import native
 from thruway.artifact.store import StoreRefused, open_store
-from thruway.artifact.toolchain import NO_COMPILER, find_command
-from thruway.core.ambient import settings
+from thruway.artifact.toolchain import NO_COMPILER, find_command, is_found
+from thruway.core.ambient import settings as ambient
 from thruway.core.settings import Settings
+from thruway.report.logs import TOPICS
 from thruway.surface.versions import why_not
 
 Finding = tuple[str, str, bool]
@@ -30,9 +31,14 @@ def examine() -> Iterator[Finding]:
     if reason:
         yield "support", f"not for {reason}: everything runs eager", False
     yield _native_core()
-    yield _compiler()
-    yield _cache()
-    yield from _changed_settings()
+    try:
+        settings = ambient.current()
+    except ValueError as error:
+        yield "settings", str(error), False
+        settings = Settings()
+    yield _compiler(settings)
+    yield _cache(settings)
+    yield from _changed_settings(settings)
     yield "GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none", True
 
 
@@ -44,24 +50,34 @@ def _native_core() -> Finding:
     return "native core", "used" + ("" if found["state"] else ", torch's modes read in Python") + (", with frame hook" if found["hook"] else ""), True
 
 
-def _compiler() -> Finding:
+def _compiler(settings: Settings) -> Finding:
     command = find_command(settings.compiler, os.environ)
+    if settings.compiler and not is_found(settings.compiler):
+        return "C compiler", f"no program is found for {settings.compiler!r}; {' '.join(command) if command else 'nothing'} is used", False
     return "C compiler", " ".join(command) if command else NO_COMPILER, command is not None
 
 
-def _cache() -> Finding:
+def _cache(settings: Settings) -> Finding:
     try:
-        store = open_store(settings.current())
+        store = open_store(settings)
     except StoreRefused as refused:
         return "cache folder", str(refused), False
     return "cache folder", f"{store.folder} ({cache_mb(store.folder):.1f} of {settings.cache_size_mb} MB)", True
 
 
-def _changed_settings() -> Iterator[Finding]:
-    """The settings that are not the defaults here; with `disable` nothing is compiled, which is worth a warning."""
+def _changed_settings(settings: Settings) -> Iterator[Finding]:
+    """The settings that are not the defaults here; where one keeps from compiling, or names what is not there, that is worth a warning."""
     for each in fields(Settings):
         if (value := getattr(settings, each.name)) != each.default:
-            yield "setting", f"{each.name} = {value!r}" + (": everything runs eager" if each.name == "disable" else ""), each.name != "disable"
+            complaint = _complaint(each.name, settings)
+            yield "setting", f"{each.name} = {value!r}" + (f": {complaint}" if complaint else ""), not complaint
+
+
+def _complaint(name: str, settings: Settings) -> str:
+    if name in ("disable", "stop") or (name == "stance" and settings.stance == "force_eager"):
+        return "everything runs eager"
+    unknown = [topic for topic in settings.logs if topic not in (*TOPICS, "help")]
+    return f"no topic is named {', '.join(unknown)}; known: {', '.join(TOPICS)}" if name == "logs" and unknown else ""
 
 
 def cache_mb(folder: Path) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 
 STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
 NUMERICS = ("eager", "strict", "fused")
+STOPS = ("", "retrace", "lower", "plan", "generate")
 
 
 def _setting(default, env: str, doc: str):
@@ -27,7 +28,7 @@ class Settings:
     verify: int = _setting(0, "THRUWAY_VERIFY", "0: no verification between stages; 1: at stage borders; 2: after every pass.")
     check: int = _setting(0, "THRUWAY_CHECK", "Shadow mode: that many first calls of each function run eager beside; a difference is an error.")
     check_dir: str = _setting("", "THRUWAY_CHECK_DIR", "Folder for the scripts that reproduce a difference; empty: `thruway-differences` here; `-`: none.")
-    stop: str = _setting("", "THRUWAY_STOP", "Name of the stage after which compilation stops; the rest runs eager.")
+    stop: str = _setting("", "THRUWAY_STOP", "Stage after which compilation for a CPU stops: retrace, lower, plan or generate; the graph runs eager.")
     cache_dir: str = _setting("", "THRUWAY_CACHE_DIR", "Folder of compiled kernels; empty: the user's cache folder.")
     cache_size_mb: int = _setting(2048, "THRUWAY_CACHE_SIZE_MB", "The cache folder is trimmed to this size, least recently used first.")
     compiler: str = _setting("", "THRUWAY_CC", "C compiler to use; empty: $CC, cc, gcc, clang, then the ziglang wheel.")
@@ -44,9 +45,9 @@ class Settings:
     entry_limit_mb: int = _setting(512, "THRUWAY_ENTRY_MB", "Memory that the entries of one function may hold before the least used go.")
 
     def __post_init__(self) -> None:
-        for name, known in (("stance", STANCES), ("numerics", NUMERICS)):
+        for name, known in (("stance", STANCES), ("numerics", NUMERICS), ("stop", STOPS)):
             if (value := getattr(self, name)) not in known:
-                raise ValueError(f"unknown {name} {value!r}; known: {', '.join(known)}")
+                raise ValueError(f"unknown {name} {value!r}; known: {', '.join(filter(None, known))}")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
