@@ -120,6 +120,11 @@ def test_the_command_end_to_end(tmp_path):
     assert "command.tiny_models:linear" in done.stdout and written["sentence"] in done.stdout and "float32 on" in done.stdout
 
 
+def test_the_package_runs_as_the_command():
+    done = subprocess.run([sys.executable, "-m", "thruway", "--help"], capture_output=True, text=True)
+    assert done.stdout.startswith("Usage: thruway [OPTIONS] COMMAND") and "doctor" in done.stdout and done.returncode == 0
+
+
 def test_unknown_words_list_the_known_ones():
     assert "unknown model 'vgg'" in _thruway("bench", "--model", "vgg").stderr
     assert "max-autotune" in _thruway("bench", "--mode", "fastest").stderr

@@ -7,6 +7,7 @@ import re
 
 import thruway
 from layout import tree
+from thruway.surface import versions
 
 
 def _settings_page():
@@ -34,6 +35,12 @@ def test_pages_name_files_that_exist():
 def test_the_readme_names_every_public_word():
     text = (tree.ROOT / "README.md").read_text()
     assert [name for name in thruway.__all__ if f"{name}" not in text] == []
+
+
+def test_the_oldest_torch_is_the_same_everywhere():
+    oldest = ".".join(map(str, versions.OLDEST_TORCH))
+    assert f'"torch>={oldest}"' in (tree.ROOT / "pyproject.toml").read_text()
+    assert f"torch {oldest} to " in (tree.ROOT / "README.md").read_text()
 
 
 def test_the_glossary_is_in_order():

@@ -10,7 +10,7 @@ from layout import tree
 
 def test_the_order_has_its_known_ends():
     rooms = tree.rooms()
-    assert rooms[0] == "core" and rooms[-2:] == ["__init__", "command"]
+    assert rooms[0] == "core" and rooms[-3:] == ["__init__", "command", "__main__"]
     assert len(rooms) == len(set(rooms))
 
 
