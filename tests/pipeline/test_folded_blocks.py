@@ -145,6 +145,30 @@ def test_encoder_layers_of_torch(spy):
     assert was_copied(spy)
 
 
+class Bottleneck(nn.Module):
+    """Three convolutions with norms. The first of a stage has another one in the middle, so that equal blocks begin at the norm behind it."""
+
+    def __init__(self, dilation: int = 1):
+        super().__init__()
+        def unit(dilation: int = 1):
+            return nn.Sequential(nn.Conv2d(8, 8, 1, bias=False, dilation=dilation), nn.BatchNorm2d(8))
+
+        self.one, self.two, self.three = unit(), unit(dilation), unit()
+        for norm in (each for each in self.modules() if isinstance(each, nn.BatchNorm2d)):
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, x):
+        return F.relu(x + self.three(F.relu(self.two(F.relu(self.one(x))))))
+
+
+def test_a_norm_that_is_folded_into_the_block_before(spy):
+    spy = spy()
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), Bottleneck(dilation=2), *(Bottleneck() for _ in range(11)), nn.Flatten(), nn.Linear(288, 4)).eval()
+    run_both(model, torch.randn(2, 3, 8, 8), spy=spy)
+    assert was_copied(spy)
+
+
 def test_convolutions_with_folded_norms(spy):
     spy = spy()
     model = nn.Sequential(nn.Conv2d(3, 8, 3), *(Convolution() for _ in range(BLOCKS)), nn.Flatten(), nn.LazyLinear(4))

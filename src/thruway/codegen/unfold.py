@@ -178,7 +178,7 @@ class _Copying:
         launch = self.whole
         return replace(
             launch,
-            derived=(*launch.derived[:after], *more_derived, *launch.derived[after:]),
+            derived=(*launch.derived[:after], *more_derived, *[_renamed(step, shift) for step in launch.derived[after:]]),
             derived_slots=tuple(sorted((*launch.derived_slots, *more_kept))),
             steps=(*launch.steps[:end], *more_steps, *[_renamed(step, shift) for step in launch.steps[end:]]),
             outputs=tuple([outputs[i] if i in outputs else shift.get(slot, slot) for i, slot in enumerate(launch.outputs)]),
