@@ -9,6 +9,7 @@ import atexit
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -23,6 +24,8 @@ if not Path("/dev/nvidiactl").exists():
 if "THRUWAY_CACHE_DIR" not in os.environ:                             # neither the user's cache nor what an earlier run left
     os.environ["THRUWAY_CACHE_DIR"] = tempfile.mkdtemp(prefix="thruway-tests-")
     atexit.register(shutil.rmtree, os.environ["THRUWAY_CACHE_DIR"], ignore_errors=True)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:                  # a shell's background jobs ignore interrupts, which tests send
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SOURCE = str(Path(__file__).parents[1] / "src")                     # for the processes that tests start
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (SOURCE, os.environ.get("PYTHONPATH"))))
