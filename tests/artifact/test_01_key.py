@@ -18,7 +18,7 @@ def key_of(settings: Settings) -> Key:
     return graph_key("graph text", settings, Target(), "2.14.1", "0.1")
 
 
-OTHER_NAMES = {"numerics": "strict", "stance": "force_eager"}       # of settings that take known names alone
+OTHER_NAMES = {"stop": "plan", "numerics": "strict", "stance": "force_eager"}       # of settings that take known names alone
 
 
 def changed(value: object) -> object:

@@ -18,7 +18,7 @@ class CountingProgram:
     """Two inputs, the second a weight; `written` names what each run writes."""
 
     def __init__(self, written: tuple[int, ...] = (), launches: int = 10):
-        self.kernel_launches, self.written, self.runs = launches, written, 0
+        self.kernel_launches, self.written, self.runs, self.draws = launches, written, 0, False
         step = Kernel("k", (0, 1))
         self.launch = SimpleNamespace(inputs=(Input(0, SPEC), Input(1, SPEC, True)), steps=(step,), outputs=(2,))
         self.slots = SimpleNamespace(root=(0, 1, 2), kind=("input", "input", "fresh"))

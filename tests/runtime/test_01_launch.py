@@ -250,7 +250,7 @@ def test_wrong_arguments(loader, arguments, message):
     launch_list((vector(4),), (Allocate(1, vector(4), arena=0),), (1,), 2, arena_bytes=16),
     launch_list((vector(4),), (), (1,), 2),
     launch_list((vector(4),), (Kernel("add_one", (0,), (4,), writes_input=True), Kernel("checked", (0,), (4,), checks=True)), (0,), 1),
-    launch_list((vector(4),), (Allocate(1, vector(4), arena=8),), (0,), 2, arena_bytes=16),
+    launch_list((vector(4),), (Allocate(1, vector(4), arena=1 << 40),), (0,), 2, arena_bytes=16),
 ])
 def test_lists_that_break_the_rules(loader, launch):
     with pytest.raises(RegionFailed) as failed:

@@ -69,6 +69,7 @@ def _flash_takes(mask: TensorMeta, q: TensorMeta, k: TensorMeta) -> bool:
 def _attention(q: TensorMeta, k: TensorMeta, v: TensorMeta, mask: TensorMeta | None = None, dropout: float = 0.0, is_causal: bool = False,
                *, scale: float | None = None, enable_gqa: bool = False) -> TensorMeta:
     batch = _check(q, k, v, mask, dropout, is_causal, enable_gqa)
+    require(q.sizes[-2] != 0 or tuple(batch) == q.sizes[:-2], "attention of no query over the batches of keys alone")
     sizes = (*batch, q.sizes[-2], v.sizes[-1])
     if attention_choice(q, k, v, mask, dropout, is_causal, enable_gqa=enable_gqa) == FLASH:
         return _flash_result(q)
