@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -91,7 +92,7 @@ def _module(text: str, folder: Path) -> ModuleType:
     path = folder / f"{name}.py"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
+        partial = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         partial.write_text(text)
         partial.replace(path)
     spec = importlib.util.spec_from_file_location(name, path)
