@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from thruway.core.fold import Fold, Gap
-from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot, SlotRef, Step, View
+from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot, SlotRef, Step, View, defines, uses
 from thruway.schedule.memory import Lifetime, byte_size, pack_offsets
 
 Slots = dict[Slot, Slot]
@@ -82,7 +82,7 @@ class _Copying:
             return None
         start, middle, end = bounds
         steps, twins = self.whole.steps[start:middle], self.whole.steps[middle:end]
-        self.made.update(slot for step in (*before, *steps) for slot in _made(step))
+        self.made.update(slot for step in (*before, *steps) for slot in defines(step))
         same = len(derived) == len(before) and all(map(self._is_twin, before, derived)) and all(map(self._is_twin, steps, twins))
         if not same or not self._is_closed(first, start, end):
             return None
@@ -155,7 +155,7 @@ class _Copying:
 
     def _is_closed(self, first: int, start: int, end: int) -> bool:
         """Whether what follows reads, of what is older than the first block, only what does not change from block to block."""
-        older = {slot for step in self.whole.steps[:start] for slot in _made(step)} | {slot for slot, k in self.block_of.items() if k < first}
+        older = {slot for step in self.whole.steps[:start] for slot in defines(step)} | {slot for slot, k in self.block_of.items() if k < first}
         read = {slot for step in self.whole.steps[end:] for slot in _touched(step)}
         return all(self.image.get(slot) == slot for slot in older & read)
 
@@ -225,7 +225,7 @@ def _owners(steps: Sequence[Step], block_of: dict[Slot, int]) -> list[int | None
         if isinstance(step, Allocate):
             fresh.add(step.slot)
             continue
-        made = {*_made(step), *fresh.intersection(_touched(step))}
+        made = {*defines(step), *fresh.intersection(_touched(step))}
         fresh -= made
         if found:
             block_of.update(dict.fromkeys(made, max(found)))
@@ -242,40 +242,9 @@ def _with_preparations(steps: Sequence[Step], at: int) -> int:
     return at
 
 
-def _made(step: Step) -> tuple[Slot, ...]:
-    match step:
-        case Allocate(slot=slot) | View(slot=slot):
-            return (slot,)
-        case Call(outs=outs):
-            return outs
-        case _:
-            return ()
-
-
-def _touched(step: Step) -> Sequence[Slot]:
+def _touched(step: Step) -> tuple[Slot, ...]:
     """Every slot in a step."""
-    match step:
-        case Allocate(slot=slot):
-            return (slot,)
-        case View(slot=slot, base=base):
-            return (base, slot)
-        case Kernel(pointers=pointers, writes=writes):
-            return (*pointers, *writes)
-        case Call(args=args, kwargs=kwargs, outs=outs):
-            found = list(outs)
-            _find_slots(args, found)
-            _find_slots(kwargs, found)
-            return found
-        case _:
-            raise TypeError(f"not a step of a launch list: {step!r}")
-
-
-def _find_slots(value: Sequence[object], found: list[Slot]) -> None:
-    for one in value:
-        if type(one) is SlotRef:
-            found.append(one.slot)
-        elif type(one) is tuple or type(one) is list:
-            _find_slots(one, found)
+    return (*uses(step), *defines(step))
 
 
 def _renamed(step: Step, slots: Slots) -> Step:

@@ -143,3 +143,35 @@ class LaunchList:
     outputs: tuple[Slot, ...]
     arena_bytes: SizeLike
     slots: int
+
+
+def uses(step: Step) -> tuple[Slot, ...]:
+    """Slots that a step reads or writes, but for those it defines."""
+    match step:
+        case Allocate():
+            return ()
+        case View(base=base):
+            return (base,)
+        case Kernel(pointers=pointers):
+            return pointers
+        case Call(args=args, kwargs=kwargs):
+            return slots_in((args, kwargs))
+        case _:
+            raise TypeError(f"not a step of a launch list: {step!r}")
+
+
+def defines(step: Step) -> tuple[Slot, ...]:
+    match step:
+        case Allocate(slot=slot) | View(slot=slot):
+            return (slot,)
+        case Call(outs=outs):
+            return outs
+        case _:
+            return ()
+
+
+def slots_in(argument: object) -> tuple[Slot, ...]:
+    """The slots that an argument of a Call mentions, in order."""
+    if isinstance(argument, SlotRef):
+        return (argument.slot,)
+    return tuple([slot for each in argument for slot in slots_in(each)]) if isinstance(argument, list | tuple) else ()

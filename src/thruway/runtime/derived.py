@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from thruway.core.launch import LaunchList, Slot
+from thruway.core.launch import LaunchList, Slot, uses
 from thruway.runtime.cpu.launch import PythonProgram
 from thruway.runtime.evaluate import bind_symbols, concrete, derivation
-from thruway.runtime.lifetime import examine, uses
+from thruway.runtime.lifetime import examine
 from thruway.runtime.resolve import Code
 
 SAMPLES, LINE = 4, 64                        # as in native/launch.c

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from thruway.core.launch import Allocate, Call, Kernel, LaunchList, SizeRef, Slot, Step, TensorSpec, View
+from thruway.core.launch import Allocate, Call, Kernel, LaunchList, SizeRef, Step, TensorSpec, View
 from thruway.core.sizes import SizeLike, evaluate
 
 Values = Mapping[str, int]
@@ -70,12 +70,3 @@ def _argument(argument: object, values: Values) -> object:
             return type(argument)(_argument(each, values) for each in argument)
         case _:
             return argument
-
-
-def slots_in(argument: object) -> tuple[Slot, ...]:
-    """The slots that an argument of a Call mentions, in order."""
-    match argument:
-        case list() | tuple():
-            return tuple(slot for each in argument for slot in slots_in(each))
-        case _:
-            return (argument.slot,) if hasattr(argument, "slot") else ()

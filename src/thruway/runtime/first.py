@@ -13,10 +13,9 @@ from dataclasses import replace
 import torch
 
 from thruway.core.dtypes import ITEMSIZE
-from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot, Step, View
+from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot, Step, View, defines, uses
 from thruway.core.sizes import product
 from thruway.runtime.derived import watched_inputs
-from thruway.runtime.lifetime import defines, uses
 
 MUCH = 16 << 20                              # bytes of weights behind derived values
 FREED = 31 << 20                             # glibc learns from blocks of up to 32 MB

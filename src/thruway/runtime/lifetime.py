@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from thruway.core.errors import CompilerBug
-from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot, Step, TensorSpec, View
-from thruway.runtime.evaluate import slots_in
+from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot, TensorSpec, View, defines, uses
 
 PERSISTENT = frozenset({"constant", "derived", "arena"})     # the same from call to call, within one frame
 
@@ -41,21 +40,6 @@ def examine(launch: LaunchList) -> Slots:
     slots = Slots(tuple(kind), tuple(root), tuple(spec), frozenset(objects), frozenset(views & (written | set(launch.outputs))), ())
     _verify(launch, slots)
     return Slots(slots.kind, slots.root, slots.spec, slots.objects, slots.real_views, _drops(launch, slots))
-
-
-def uses(step: Step) -> tuple[Slot, ...]:
-    """Slots that a step reads or writes, but for those it defines."""
-    match step:
-        case Allocate():
-            return ()
-        case View(base=base):
-            return (base,)
-        case Kernel(pointers=pointers):
-            return pointers
-        case Call(args=args, kwargs=kwargs):
-            return slots_in((args, tuple(value for _, value in kwargs)))
-        case _:
-            raise TypeError(f"not a step of a launch list: {step!r}")
 
 
 def _sort_slots(launch: LaunchList) -> tuple[list[str], list[Slot], list[TensorSpec | None]]:
@@ -118,13 +102,3 @@ def _drops(launch: LaunchList, slots: Slots) -> tuple[tuple[Slot, ...], ...]:
     for root, i in last.items():
         drops[i] += tuple(sorted(slot for slot in members[root] if slot in slots.objects or slot == root))
     return tuple(drops)
-
-
-def defines(step: Step) -> tuple[Slot, ...]:
-    match step:
-        case Allocate(slot=slot) | View(slot=slot):
-            return (slot,)
-        case Call(outs=outs):
-            return outs
-        case _:
-            return ()

@@ -14,6 +14,7 @@ from thruway.loops.builder import Builder, Tensor, axis_index
 from thruway.loops.expressions import op
 from thruway.loops.ir import Condition, Expr, Within
 from thruway.shapes.meta import TensorMeta, contiguous_strides
+from thruway.shapes.rules.strides import iteration_order
 
 PAIR = {"float32": 16, "float64": 8, "bfloat16": 32, "float16": 32}     # elements of two vectors; torch registers these kernels for AVX2
 
@@ -65,7 +66,7 @@ def _innermost(sizes: tuple[SizeLike, ...], strides: list[tuple[SizeLike, ...]])
         return list(reversed(range(len(sizes)))), True
     if any(type(x) is not int for x in (*sizes, *(s for one in strides for s in one))):
         return None
-    order = [d for d in _order(sizes, strides[1:]) if sizes[d] != 1]
+    order = [d for d in iteration_order(sizes, strides[1:]) if sizes[d] != 1]
     if not order:
         return [], True
     inner, steps = order[:1], [one[order[0]] for one in strides]
@@ -77,30 +78,3 @@ def _innermost(sizes: tuple[SizeLike, ...], strides: list[tuple[SizeLike, ...]])
         extent *= sizes[d]
     still = [k for k, step in enumerate(steps) if step == 0]
     return inner, steps[0] == 1 and len(still) <= 1 and all(step in (0, 1) for step in steps)
-
-
-def _order(sizes: Sequence[int], operands: Sequence[tuple[int, ...]]) -> list[int]:
-    """Dimensions from the fastest: sorted by the operands' strides, as torch's iterator sorts them."""
-    order = list(reversed(range(len(sizes))))
-    for k in range(1, len(order)):
-        at = k
-        for before in reversed(range(k)):
-            swap = _compare(order[before], order[at], sizes, operands)
-            if swap > 0:
-                order[before], order[at] = order[at], order[before]
-                at = before
-            elif swap < 0:
-                break
-    return order
-
-
-def _compare(one: int, other: int, sizes: Sequence[int], operands: Sequence[tuple[int, ...]]) -> int:
-    for strides in operands:
-        first, second = strides[one], strides[other]
-        if first == 0 or second == 0:
-            continue
-        if first != second:
-            return -1 if first < second else 1
-        if sizes[one] > sizes[other]:
-            return 1
-    return 0

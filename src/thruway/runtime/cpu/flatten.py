@@ -8,12 +8,11 @@ from types import ModuleType
 import torch
 
 from thruway.core.errors import Unsupported
-from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot, SlotRef, Step, TensorSpec, View
+from thruway.core.launch import Allocate, Call, Kernel, LaunchList, Slot, SlotRef, Step, TensorSpec, View, slots_in
 from thruway.core.dtypes import ITEMSIZE
 from thruway.native.probe import device_code, dtype_code
 from thruway.runtime.cpu.launch import written_inputs
 from thruway.runtime.cpu.tensors import byte_span, make_arena, make_constants, persistent_tensors
-from thruway.runtime.evaluate import slots_in
 from thruway.runtime.lifetime import PERSISTENT, Slots, examine
 from thruway.runtime.resolve import Code, address_of, dtype_of
 

@@ -16,10 +16,9 @@ from typing import TypeVar
 
 import torch
 
-from thruway.core.launch import Call
+from thruway.core.launch import Call, uses
 from thruway.runtime.cuda.launch import ALIGNMENT, CudaProgram, dense, tags
 from thruway.runtime.cuda.recording import Recorded, is_alone, record, recover, watch
-from thruway.runtime.lifetime import uses
 
 RECORDINGS = 8             # per program: a step whose weights keep moving is not worth recording
 WARM_RUNS = 2

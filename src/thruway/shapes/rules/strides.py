@@ -178,7 +178,7 @@ def iterator_strides(shape: Sizes, operands: Sequence[tuple[Sizes, Sizes]], like
         if fast is not None:
             return fast
     aligned = [_broadcast_strides(sizes, strides, shape) for sizes, strides in operands]
-    order = _iteration_order(shape, aligned)
+    order = iteration_order(shape, aligned)
     if order == list(range(len(shape) - 1, -1, -1)):
         return contiguous_strides(shape)
     result: list[SizeLike] = [0] * len(shape)
@@ -205,8 +205,8 @@ def _broadcast_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes:
     return (0,) * lead + tuple(0 if equals(size, 1) and not equals(shape[lead + i], 1) else stride for i, (size, stride) in enumerate(zip(sizes, strides)))
 
 
-def _iteration_order(shape: Sizes, operands: list[Sizes]) -> list[int]:
-    """Dimensions from the fastest outward."""
+def iteration_order(shape: Sizes, operands: list[Sizes]) -> list[int]:
+    """Dimensions from the fastest outward, as the operands' strides sort them."""
     order = list(range(len(shape) - 1, -1, -1))
     for i in range(1, len(order)):
         here = i
