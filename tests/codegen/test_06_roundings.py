@@ -28,6 +28,13 @@ def test_every_bfloat16(function):
     same(function, EVERY)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_whole_numbers_have_no_negative_zero(dtype):
+    x = EVERY[EVERY.abs() < 1e9]
+    same(lambda x: x.to(dtype).to(torch.bfloat16), x)
+    same(lambda x: x.to(dtype).to(torch.bfloat16) * 1.5, x)
+
+
 def test_nans_of_float32_with_all_their_bits_stay_nans():
     bits = torch.tensor([-1, 0x7FFFFFFF, 0x7F800001, 0x7FC00000, 0x7F808000, -0x7FFFFF], dtype=torch.int32).view(torch.float32).repeat(40)
     same(lambda x: (x * 2).bfloat16(), bits)

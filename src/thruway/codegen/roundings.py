@@ -13,7 +13,9 @@ CHOOSING = frozenset({"neg", "abs", "min", "max", "fmin", "fmax", "floor", "ceil
 
 
 def is_held(x: Expr, dtype: str, resolved: Callable[[Expr], Expr]) -> bool:
-    """Whether `dtype` holds each value of the float32 `x` already: what was read in it, chosen among such or made whole."""
+    """Whether `dtype` holds each value of the float `x` already: what was read in it, chosen among such or made whole."""
+    if x.dtype not in FLOATS:
+        return False
     match resolved(x):
         case Literal(value, own):
             return literal(value, own) == literal(value, dtype)
