@@ -20,6 +20,9 @@ UNSIGNED = {"int32": "unsigned", "int64": "unsigned long long", "uint32": "unsig
 FROM_MEMORY = {"bfloat16": "tw_b2f", "float16": "tw_h2f"}
 TO_MEMORY = {"bfloat16": "tw_f2b", "float16": "tw_f2h"}
 ROUND = {"bfloat16": "tw_round_b", "float16": "tw_round_h"}
+# The same in fewer instructions, for kernels whose NaNs keep none of their bits in the lower half (see roundings.has_short_nans).
+SHORT_TO_MEMORY = {**TO_MEMORY, "bfloat16": "tw_f2b_short"}
+SHORT_ROUND = {**ROUND, "bfloat16": "tw_round_b_short"}
 SINGLE = frozenset({"float32", "float16", "bfloat16"})
 
 
@@ -89,14 +92,14 @@ def round_to(value: float, dtype: str) -> float:
     return struct.unpack("f", struct.pack("I", bits))[0]
 
 
-def convert(text: str, source: str, target: str) -> str:
-    """`text` of dtype `source` converted with torch's `.to` meaning; in registers."""
+def convert(text: str, source: str, target: str, rounding: Mapping[str, str] = ROUND) -> str:
+    """`text` of dtype `source` converted with torch's `.to` meaning; in registers. `rounding`: the function for each low-precision target."""
     if source == target or target in {"float32"} and source in SINGLE:
         return text
     if target == "bool":
         return f"({text} != 0)"
-    if target in ROUND:
-        return f"{ROUND[target]}({text if source in SINGLE else f'(float){text}'})"
+    if target in rounding:
+        return f"{rounding[target]}({text if source in SINGLE else f'(float){text}'})"
     if target in {"float32", "float64"}:
         return f"({REGISTER[target]}){text}"
     if source in SINGLE or source == "float64":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from thruway.codegen.ctypes_c import FROM_MEMORY, TO_MEMORY, convert, literal, register_type, size_text
+from thruway.codegen.ctypes_c import FROM_MEMORY, ROUND, TO_MEMORY, convert, literal, register_type, size_text
 from thruway.codegen.operators import BLOCKWISE, may_fault, operator
 from thruway.codegen.roundings import is_held
 from thruway.codegen.scope import Scope
@@ -21,7 +21,6 @@ from thruway.loops.ir import Cast, CheckIndex, Condition, Expr, IndexValue, Lite
 from thruway.schedule.rewrite import children, is_size, own_sizes
 
 CONSTANT = re.compile(r"\bt\d+\b")
-BFLOAT16_ROUNDING = re.compile(r"^tw_(f2b|round_b)\(")
 
 
 class Emitter:
@@ -40,7 +39,7 @@ class Emitter:
         self.vars: dict[str, tuple[str, int]] = {}
         self.kept: dict[str, tuple[tuple, Expr]] = {}       # what each scratch row holds: at which index, which value
         self.maxima: dict[str, Expr] = {}       # the value whose maximum over a row each of these is
-        self.short_nans = False     # whether rounding the bits of any NaN here to bfloat16 leaves a NaN
+        self.rounding, self.storing = ROUND, TO_MEMORY      # the functions that round to a dtype, in registers and into memory
         self.counter = 0
         self.exact = False          # sin and cos by the C library, for a block that the fast ones cannot do
         self.uses_big = False
@@ -166,7 +165,7 @@ class Emitter:
             case Cast(x, dtype):
                 text = self.emit(x, lazy)
                 kept = dtype in FROM_MEMORY and is_held(x, dtype, self.resolved)
-                return text if kept else self.rounded(self._converted(text, x, dtype)), self._fixed(x)
+                return text if kept else self._converted(text, x, dtype), self._fixed(x)
             case CheckIndex(x, _, _, _):
                 return self._check(expr, self.emit(x, lazy), lazy), True
             case Op(name, args, dtype):
@@ -179,7 +178,7 @@ class Emitter:
         """A float made an integer and a float again: gcc would only truncate it, which keeps -0 and what no integer holds."""
         inner = self.resolved(x)
         lost = is_float(dtype) and x.dtype in INTEGERS and isinstance(inner, Cast) and is_float(inner.x.dtype)
-        return convert(f"({text} | tw_zero())" if lost else text, x.dtype, dtype)
+        return convert(f"({text} | tw_zero())" if lost else text, x.dtype, dtype, self.rounding)
 
     def _fixed(self, expr: Expr) -> bool:
         """Whether the value rests on a load or check that only its guard makes legal."""
@@ -275,10 +274,6 @@ class Emitter:
 
     # memory
 
-    def rounded(self, text: str) -> str:
-        """`text` with the shorter rounding to bfloat16 where this kernel's NaNs allow it."""
-        return BFLOAT16_ROUNDING.sub(r"tw_\1_short(", text) if self.short_nans else text
-
     def to_memory(self, value: Expr, dtype: str) -> str:
         """`value` as it is stored; a rounding at the top and the conversion to memory are one step."""
         if dtype not in TO_MEMORY:
@@ -286,7 +281,7 @@ class Emitter:
         inner = value.x if isinstance(value, Cast) and value.x.dtype == "float32" else value
         if dtype == "bfloat16" and is_held(inner, dtype, self.resolved):
             return f"tw_f2b_held({self.emit(inner)})"
-        return self.rounded(f"{TO_MEMORY[dtype]}({self.emit(inner)})")
+        return f"{self.storing[dtype]}({self.emit(inner)})"
 
     def offset(self, index: tuple, lazy: bool = False) -> str:
         """The element offset that is the sum of `index`."""

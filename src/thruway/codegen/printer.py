@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from thruway.codegen.ctypes_c import TO_MEMORY, UNSIGNED, is_low, memory_type, register_type
+from thruway.codegen.ctypes_c import SHORT_ROUND, SHORT_TO_MEMORY, TO_MEMORY, UNSIGNED, is_low, memory_type, register_type
 from thruway.codegen.expressions import Emitter
 from thruway.codegen.flatten import Flat
 from thruway.codegen.operators import SCALAR_CALLS
@@ -93,7 +93,8 @@ class Printer:
         private = {b.name for b in self.kernel.scratch}
         e.kept = {s.buffer: (s.index, s.value) for p in self.kernel.phases for s in p.stores if s.buffer in private}
         values = [x for p in self.kernel.phases for x in walk(*phase_values(p))]
-        e.short_nans = has_short_nans(values, lambda buffer: buffer not in private)
+        if has_short_nans(values, lambda buffer: buffer not in private):
+            e.rounding, e.storing = SHORT_ROUND, SHORT_TO_MEMORY
         return e
 
     def opening(self, call: str) -> list[str]:
