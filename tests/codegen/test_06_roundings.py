@@ -43,6 +43,13 @@ def test_nans_of_float32_with_all_their_bits_stay_nans():
     same(lambda n: n.view(torch.float32).bfloat16() * 2, bits.view(torch.int32))
 
 
+def test_every_float16_as_bfloat16():
+    x = EVERY.view(torch.float16)
+    same(lambda x: x.bfloat16(), x)
+    same(lambda x, y: torch.where(y > 0, x.bfloat16(), y), x, EVERY)
+    same(lambda x: x.bfloat16() * 1.5, x)
+
+
 def test_short_roundings_of_numbers_and_short_nans():
     x = np.arange(0, 2**32, 4093, dtype=np.uint64).astype(np.uint32).view(np.float32)
     x = x[~np.isnan(x)]

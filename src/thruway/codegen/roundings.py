@@ -33,8 +33,9 @@ def is_held(x: Expr, dtype: str, resolved: Callable[[Expr], Expr]) -> bool:
 
 def has_short_nans(values: Iterable[Expr], shared: Callable[[str], bool]) -> bool:
     """Whether every NaN among `values` has an empty low half, so that rounding its bits to bfloat16 leaves a NaN. Those that operators
-    make have, and those read as bfloat16 or float16; others may come from float32 in memory, or from bits, and then may not."""
+    make have, and those read as bfloat16; others may come from other floats in memory, or from bits, and then may not."""
     for x in values:
-        if isinstance(x, Load) and x.dtype in ("float32", "float64") and shared(x.buffer) or isinstance(x, Op) and x.name == "bitcast" and x.dtype in FLOATS:
+        read = isinstance(x, Load) and x.dtype in FLOATS and x.dtype != "bfloat16" and shared(x.buffer)
+        if read or isinstance(x, Op) and x.name == "bitcast" and x.dtype in FLOATS:
             return False
     return True
