@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import threading
 import traceback
@@ -235,8 +236,8 @@ class CompiledFunction:
         journal.add("eager", self.name, reason=reason, where=reason.where)
         names = self.function.__code__.co_varnames
         guards = tuple(Guard("type", Local(names[i], i), type(value)) for i, value in enumerate(arguments))
-        hooked = below.watch(self.options)
-        if hooked:
+        hooked = hook.OFF if reason.code in RAISES_IN_EAGER else self.continuations.region()
+        if hooked > 0:
             hook.skip(self.function.__code__)                    # the hook need not try what was refused here
         return make_entry(self.name, GuardSet(read_state(), guards), (), None, hooked=hooked)
 
@@ -317,11 +318,17 @@ class CompiledFunction:
         record = make_entry(
             captured.name, captured.guards, [each.source for each in captured.inputs], _marked(graph, captured.graph), captured.finish,
             single_output=captured.single_output, kept=captured.kept, nbytes=ENTRY_BYTES, failed=failed,
-            hooked=below.watch(self.options) if captured.break_reasons else 0, below=self.region,
+            hooked=self._hooked(captured), below=self.region,
         )
         if isinstance(graph, Comparison):
             graph.end = functools.partial(self._keep_faster, record, captured.graph)
         return record
+
+    def _hooked(self, captured: Captured) -> int:
+        """The region in which what the graph leaves to Python runs. Code that raises only runs to raise."""
+        if captured.break_reasons and captured.finish is None:
+            return hook.OFF
+        return self.continuations.region() if captured.break_reasons else 0
 
     def _keep_faster(self, record: Record, graph: GraphModule, verdict: Verdict) -> None:
         record.entry.graph = _marked(verdict.graph, graph)
@@ -369,7 +376,7 @@ class FrameBelow(CompiledFunction):
         self.hollow.__qualname__ = function.__qualname__
         super().__init__(self.hollow, options)
         self.left, self.region = self.CAPTURES, region
-        self.continuations.left, self.continuations.spent = self.CONTINUATIONS, self._give_up
+        self.continuations.left, self.continuations.spent, self.continuations.inside = self.CONTINUATIONS, self._give_up, region
         self.entries = Entries(hook.CodeTarget(code, region), ambient.current().entry_limit_mb << 20)
 
     def entry_for(self, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
@@ -377,7 +384,8 @@ class FrameBelow(CompiledFunction):
         if not self.lock.acquire(blocking=False):
             raise NotNow("another thread captures it")
         try:
-            self.function = function
+            if self.function is not self.hollow:
+                raise NotNow("it is called by what compiles it")
             return self._entry_for(function, arguments)
         except NotNow:
             self.waits += 1
@@ -385,7 +393,6 @@ class FrameBelow(CompiledFunction):
         except FullGraphError as refused:
             raise _NotWorth(refused.reason) from refused
         finally:
-            self.function = self.hollow
             self.lock.release()
 
     def _entry_for(self, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
@@ -398,8 +405,12 @@ class FrameBelow(CompiledFunction):
         if misses:
             self._add_recompile(misses[0])
         self._note_changes(arguments)
-        with collector_paused(), torch.autograd.profiler.record_function("thruway: compile"):
-            record = self.compile_frame(arguments)
+        self.function = function
+        try:
+            with collector_paused(), torch.autograd.profiler.record_function("thruway: compile"):
+                record = self.compile_frame(arguments)
+        finally:
+            self.function = self.hollow
         if record.entry.graph is None and not record.entry.hooked:
             raise _NotWorth(BreakReason("TW131", "no tensor operation is in it"))
         self.entries.add(record)
@@ -434,42 +445,60 @@ class Seen:
     compilers: dict[int, FrameBelow] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Region:
+    """What was compiled with the same options, which frames below it are then compiled with. It lives as long as any of that does."""
+
+    number: int
+    options: CompileOptions
+
+
 class Below:
-    """What the frame hook asks about a frame that no entry answers, in code that runs below a break. A region is what was compiled with the
-    same options. Nothing is raised but what a backend of the user's own raises: the frame is the user's."""
+    """What the frame hook asks about a frame that no entry answers, in code that runs below a break. Nothing is raised but what a backend of
+    the user's own raises: the frame is the user's."""
 
     CALLS = 2                            # before a function is worth a capture
     WITHOUT = 16                         # calls without a tensor in reach after which code is left alone
     FUNCTIONS = 500                      # that are captured at most: their code is kept
 
     def __init__(self) -> None:
-        self.regions: list[CompileOptions] = []
+        self.regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
+        self.numbers = itertools.count(1)
         self.is_installed = False
         self.seen: dict[int, Seen] = {}                          # by id: equal code objects are not the same
         self.told: set[str] = set()
         self.captured = 0
 
-    def watch(self, options: CompileOptions) -> int:
-        """The region in which entries that run user code shall have the hook on, or 0; functions below are compiled with the same options."""
-        if not options.settings(ambient.current()).capture_below or not hook.is_available():
-            return 0
+    def watch(self, options: CompileOptions) -> Region:
+        """The region in which entries that run user code shall have the hook on; functions below are compiled with the same options."""
         asked = replace(options, name="", check=0)
-        if asked not in self.regions:
-            self.regions.append(asked)
         if not self.is_installed:
             hook.install(self.frame)
             self.is_installed = True
-        return self.regions.index(asked) + 1
+        return next((each for each in list(self.regions.values()) if each.options == asked), None) or self._new_region(asked)
+
+    def _new_region(self, options: CompileOptions) -> Region:
+        made = Region(next(self.numbers), options)
+        self.regions[made.number] = made
+        weakref.finalize(made, self._end_region, made.number).atexit = False
+        return made
+
+    def _end_region(self, number: int) -> None:
+        for seen in list(self.seen.values()):
+            if compiler := seen.compilers.pop(number, None):
+                self.captured -= 1
+                compiler.entries.clear()
 
     def frame(self, code: CodeType, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
-        """An entry for this frame; None: ask no more for this code; True: for what it calls neither; False: only not this time."""
+        """An entry for this frame; None: ask no more for this code; True: for what it calls neither; False: only not this time; Ellipsis: nor for
+        what it calls in this time."""
         try:
             return self._answer(code, function, arguments)
         except _NotWorth as left:
             journal.add("skipped", code.co_qualname, reason=left.reason, where=left.reason.where)
         except (NotNow, RecursionError, MemoryError) as why:
             journal.add("postponed", code.co_qualname, str(why))
-            return False
+            return ...
         except BackendError:
             raise
         except Exception as failure:
@@ -503,13 +532,15 @@ class Below:
         return self.seen[number]
 
     def _compiler(self, seen: Seen, function: FunctionType) -> FrameBelow:
-        region = hook.region()
-        if region not in seen.compilers:
-            self.captured += 1
-            if self.captured > self.FUNCTIONS or not region:
+        region = self.regions.get(hook.region())
+        if region is None:
+            raise NotNow("what was compiled with these options is gone")
+        if region.number not in seen.compilers:
+            if self.captured >= self.FUNCTIONS:
                 raise _NotWorth(BreakReason("TW132", f"{self.FUNCTIONS} functions below breaks are captured already"))
-            seen.compilers[region] = FrameBelow(function, self.regions[region - 1], region)
-        return seen.compilers[region]
+            self.captured += 1
+            seen.compilers[region.number] = FrameBelow(function, region.options, region.number)
+        return seen.compilers[region.number]
 
     def clear(self) -> None:
         hook.forget()
@@ -529,7 +560,17 @@ class Continuations:
         self.left: int | None = None                             # captures that the family may still make; None: any number
         self.spent: Callable[[], None] = lambda: None            # called where there are none left
         self.hides_compiling = False                             # what code of this family hears that asks whether it is being compiled
+        self.inside = 0                                          # the region whose frames this family answers
+        self.held: Region | None = None                          # keeps the region alive in which others of its options run
         self.made: dict[tuple[Any, ...], Any] = {}
+
+    def region(self) -> int:
+        """The region in which what this family leaves to Python runs; 0: none."""
+        if not self.options.settings(ambient.current()).capture_below or not hook.is_available():
+            return 0
+        if not self.inside:
+            self.held = self.held or below.watch(self.options)
+        return self.inside or self.held.number
 
     def may_capture(self) -> bool:
         if self.left is None:

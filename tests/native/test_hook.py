@@ -461,8 +461,75 @@ def test_the_hook_is_off_inside_graphs_and_on_in_finish_where_wanted():
         compiled.entries = (made,)
         assert compiled(1) == ("eager", "replaced" if hooked else "eager")
         assert compiled("a") == "eager"
-    compiled.hook_eager = True
-    assert compiled("a") == "replaced"
+
+
+def test_a_function_that_answers_itself_is_not_taken_over_again():
+    """Its compiled form has decided; what it calls is, where the entry says so, and never after a miss or a region that gave up."""
+    def callee(x):
+        return "eager"
+
+    def f(x):
+        return callee(x)
+
+    def gives_up(x):
+        raise native.RegionFailed("early")
+
+    replace(callee, lambda x: "replaced")
+    replace(f, lambda x: callee and "taken over")
+    core = native.core()
+    compiled = core.Compiled(f, lambda *a: None)
+    for made, answer in ((entry(None, hooked=1), "replaced"), (entry(None, hooked=hook.OFF), "eager"), (entry(None), "replaced"),
+                         (entry(gives_up, hooked=1), "eager")):
+        compiled.entries = (made,)
+        assert region(compiled)(1) == answer and region(compiled)("a") == "eager"
+        assert region(f)(1) == "taken over" and region(callee)(1) == "replaced"
+
+
+def test_the_hook_is_off_below_a_frame_that_its_callback_says_so_of():
+    def callee(x):
+        return "eager"
+
+    def f(x):
+        return callee(x)
+
+    asked = []
+
+    def callback(code, function, arguments):
+        asked.append(code.co_name)
+        return answers.pop()
+
+    replace(callee, lambda x: "replaced")
+    hook.install(callback)
+    answers = [False, ...]
+    assert [region(f)(1), region(f)(1)] == ["eager", "replaced"] and asked == ["f", "f"]
+
+
+@pytest.mark.parametrize("thread", ["paused", "another"])
+def test_deep_recursion_elsewhere_while_the_evaluator_is_there(thread):
+    """Python calls take C stack then, in every thread: past a mark they do not."""
+    script = f"""
+import sys, threading
+from thruway import native
+from thruway.frame import hook
+def down(n):
+    return n if n == 0 else down(n - 1)
+def paused():
+    was = hook.pause()
+    down(100_000)
+    hook.resume(was)
+def another():
+    thread = threading.Thread(target=down, args=(100_000,))
+    thread.start()
+    thread.join()
+hook.install(None)
+sys.setrecursionlimit(200_000)
+with hook.active():
+    {thread}()
+    assert native.core().hook_stats()["on_top"]
+print("on" if native.core().hook_stats()["on_top"] else "off")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "off\n", "")
 
 
 def test_with_torchs_own_hook():

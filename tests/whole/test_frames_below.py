@@ -470,6 +470,151 @@ def test_reset_asks_anew():
         assert "leaf" in captured_names()
 
 
+def raises_in_python(x):
+    if x.shape[0] == 3:
+        raise ValueError("three")
+    return leaf(x)
+
+
+def raises_over_metadata(x):
+    return x.relu() @ torch.ones(2, 2)
+
+
+def raises_in_the_graph(x):
+    return x.relu()[torch.tensor([0, 2])]
+
+
+RAISING = pytest.mark.parametrize("fails, error, wrong", [
+    (raises_in_python, ValueError, 3), (raises_over_metadata, RuntimeError, 3), (raises_in_the_graph, IndexError, 2),
+])
+
+
+def raised_by(function, x):
+    try:
+        return function(x)
+    except Exception as error:
+        return type(error), str(error)
+
+
+@RAISING
+def test_code_that_raises_costs_no_capture_of_what_it_calls(fails, error, wrong):
+    """Neither the function that answers for its graph, nor what that calls, is looked at again."""
+    def middle(x):
+        return fails(x + 1)
+
+    def below(x):
+        return each(middle, x)
+
+    def behind(x):
+        each(str, 1)
+        return middle(x)
+
+    for f, names in ((below, ["below", "middle"]), (behind, ["behind", "behind"])):
+        thruway.reset()
+        g = compiled(f)
+        for _ in range(5):
+            assert raised_by(g, torch.ones(wrong)) == raised_by(f, torch.ones(wrong)) and raised_by(g, torch.ones(wrong))[0] is error
+        names_seen = [event.function.rpartition(".")[2] for event in thruway.surface.lazy.pipeline().journal.of_kind("capture")]
+        assert names_seen == names
+
+
+@RAISING
+def test_code_that_raised_is_captured_where_it_does_not(fails, error, wrong):
+    def f(x):
+        return each(fails, x, x)[1]
+
+    right = 5 - wrong
+    g = compiled(f)
+    for _ in range(3):
+        assert raised_by(g, torch.ones(wrong))[0] is error
+    for _ in range(3):
+        assert torch.equal(g(torch.ones(right)), f(torch.ones(right))) and raised_by(g, torch.ones(wrong))[0] is error
+    before = native.core().hook_stats()["hits"]
+    g(torch.ones(right))
+    assert native.core().hook_stats()["hits"] == before + 2 and captures_of(fails.__name__) == 2
+
+
+def test_a_function_found_wanting_is_not_captured_twice():
+    """The frame of a compiled function that runs as it is belongs to that, also inside the region of another."""
+    def waits(x):
+        if x.shape[0] == 3:
+            raise ValueError("three")
+        return leaf(x)
+
+    inner = compiled(waits)
+    g = compiled(lambda x: each(lambda y: raised_by(inner, y), x, x, x)[0])
+    for _ in range(4):
+        assert g(torch.ones(3)) == (ValueError, "three")
+    assert [event.function.rpartition(".")[2] for event in thruway.surface.lazy.pipeline().journal.of_kind("capture")].count("waits") == 1
+
+
+def test_entries_end_with_what_was_compiled():
+    class Backend:
+        def __call__(self, graph, inputs):
+            return graph
+
+    def made():
+        backend = Backend()
+        g = thruway.compile(lambda x: each(leaf, x, x)[1], backend=backend)
+        g(torch.ones(2)), g(torch.ones(2))
+        assert native.core().hook_get_entries(leaf.__code__)
+        return weakref.ref(backend)
+
+    keeping = compiled(lambda x: each(leaf, x, x)[1])
+    keeping(torch.ones(2)), keeping(torch.ones(2))
+    kept = native.core().hook_get_entries(leaf.__code__)
+    gone = made()
+    gc.collect()
+    gc.collect()                                                 # what the first found to be the last of its region
+    assert gone() is None and kept and native.core().hook_get_entries(leaf.__code__) == kept
+    hits = native.core().hook_stats()["hits"]
+    keeping(torch.ones(2))
+    assert native.core().hook_stats()["hits"] > hits
+
+
+def test_a_backend_that_calls_what_it_compiles():
+    def backend(graph, inputs):
+        if not inside:
+            inside.append(True)
+            assert torch.equal(g(torch.ones(3)), f(torch.ones(3))) and torch.equal(g(torch.ones(3)), f(torch.ones(3)))
+            inside.pop()
+        return graph
+
+    def scaled(by):
+        return lambda x: (x * by).relu()
+
+    def f(x):
+        return sum(each(scaled(by), x)[0] for by in (2, 3, 4))
+
+    inside = []
+    g = thruway.compile(lambda x: f(x), backend=backend)
+    for _ in range(3):
+        assert torch.equal(g(torch.ones(2)), f(torch.ones(2)))
+
+
+def test_what_looks_at_frames_and_finalizers_are_left_alone():
+    class Held:
+        def __init__(self, value):
+            self.value = value
+
+        def __del__(self):
+            seen.append(float((self.value * 2).sum()))
+
+    def caller(x):
+        return sys._getframe(1).f_code.co_name, leaf(x)
+
+    def dropping(x, maker=Held):
+        each(maker, x)
+        return leaf(x)
+
+    seen = []
+    g = compiled(lambda x: [each(caller, x, x)[1], each(dropping, x, x)[1]])
+    for _ in range(4):
+        assert g(torch.ones(2))[0][0] == ("<listcomp>" if sys.version_info < (3, 12) else "each")
+    gc.collect()
+    assert not {"caller", "__del__"} & {name.rpartition(".")[2] for name in captured_names()} and seen == [4.0] * 8
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_forked_below_a_break_runs_plain():
     def forking(x):

@@ -104,7 +104,7 @@ def make_entry(
     below: int = 0,
 ) -> Record:
     """An entry that runs `graph` on `inputs`, then `finish`; with neither, the original function. `hooked`: the region in which the frame hook is
-    on meanwhile, or 0; `below`: on a code object, the region whose frames it answers.
+    on meanwhile, 0 (as around the call) or hook.OFF; `below`: on a code object, the region whose frames it answers.
     `failed` hears of a graph that gave up where the function itself did not fail."""
     core = native.core()
     check = compile_check(guards, inputs, kept, core)

@@ -2,7 +2,7 @@
 
 `install(callback)` once; `active()` around a call, or an Entry made with `hooked=` the number of a region. At a frame without a matching
 entry the callback is asked: `callback(code, function, locals)` gives an Entry; None: leave that code to the entries it has from now on;
-True: leave it alone, and all frames below it; False: ask again.
+True: leave it alone, and all frames below it; False: ask again; Ellipsis: ask again, but not below this frame.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from thruway import native
 from thruway.core.errors import CompilerBug
 
 Callback = Callable[[CodeType, FunctionType, tuple[object, ...]], Any]
+
+OFF = -1                           # as `hooked` of an Entry: no frame is taken over while the original function runs
 
 
 def is_available() -> bool:

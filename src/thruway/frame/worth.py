@@ -24,8 +24,10 @@ NO_MODELS = frozenset({
     "pandas", "scipy", "sklearn", "matplotlib", "PIL", "cv2", "IPython", "ipykernel", "joblib", "dask", "requests", "yaml", "jinja2", "wandb", "tensorboard",
     "mlflow", "coverage", "pydevd", "debugpy", "psutil", "setuptools", "pkg_resources", "attr", "pydantic", "omegaconf", "hydra", "absl",
 })
-# On 3.11 comprehensions are frames, which draw from an iterator that somebody else made.
-COMPREHENSIONS = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
+# On 3.11 comprehensions are frames, which draw from an iterator that somebody else made; finalizers run in the middle of anything.
+NO_CALLS = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "__del__"})
+# What looks at its own frame, or at who called it, wants the frames that the user wrote.
+LOOKS_AT_FRAMES = frozenset({"_getframe", "currentframe", "extract_stack", "format_stack", "print_stack", "settrace", "setprofile", "set_trace", "breakpoint"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,9 @@ class Left:
 def left_alone(code: CodeType, function: FunctionType) -> Left | None:
     """Why frames of `code` are never captured; None where their arguments decide."""
     module = function.__globals__.get("__name__")
-    if not isinstance(module, str) or code.co_name in COMPREHENSIONS or is_skipped_code(code) or is_standard(function):
+    if not isinstance(module, str) or code.co_name in NO_CALLS or is_skipped_code(code) or is_standard(function):
+        return Left()
+    if not LOOKS_AT_FRAMES.isdisjoint(code.co_names):
         return Left()
     root, *rest = module.split(".")
     if root == "torch" and TORCH_DISABLED in function.__dict__ or root == "thruway" and is_marked(function, DISABLED):

@@ -51,9 +51,9 @@ static PyObject *call_finish(Entry *entry, PyObject *function, PyObject *const *
         values.items[nlocals + i] = PyTuple_GET_ITEM(closure, i);
     if (count)
         memcpy(values.items + nlocals + cells, PySequence_Fast_ITEMS(outputs), sizeof(PyObject *) * (size_t)count);
-    int before = entry->hooked ? tw_hook_enter(entry->hooked) : 0;
+    int before = entry->hooked > 0 ? tw_hook_enter(entry->hooked) : 0;
     PyObject *result = PyObject_Vectorcall(entry->finish, values.items, (size_t)(nlocals + cells + count), NULL);
-    if (entry->hooked)
+    if (entry->hooked > 0)
         tw_hook_exit(before);
     close_values(&values);
     return result;
@@ -206,7 +206,7 @@ static PyMemberDef entry_members[] = {
     {"finish", T_OBJECT, offsetof(Entry, finish), READONLY, "callable of the locals, the closure cells and the graph's outputs, or None"},
     {"kept", T_OBJECT, offsetof(Entry, kept), READONLY, "objects that live as long as the entry"},
     {"single_output", T_BOOL, offsetof(Entry, single_output), READONLY, "the graph's only output is the result"},
-    {"hooked", T_INT, offsetof(Entry, hooked), READONLY, "the region in which the frame hook is on while user code runs, or 0"},
+    {"hooked", T_INT, offsetof(Entry, hooked), READONLY, "the region in which the frame hook is on while user code runs; 0: as around the call; -1: off"},
     {"below", T_INT, offsetof(Entry, below), READONLY, "the region whose frames it answers, on a code object"},
     {"hits", T_LONG, offsetof(Entry, hits), 0, "calls that this entry answered"},
     {NULL, 0, 0, 0, NULL},
@@ -243,7 +243,7 @@ typedef struct {
     Py_ssize_t slots;            /* number of locals that hold arguments */
     Py_ssize_t last;             /* entry that answered last */
     PyObject *after; /* called once, when a call that missed is over */
-    char eager, hook_eager;
+    char eager;
     long misses;
     vectorcallfunc vectorcall;
 } Compiled;
@@ -259,12 +259,7 @@ typedef struct {
 
 static PyObject *run_eager(Compiled *self, const Arguments *given, int hooked)
 {
-    if (!hooked)
-        return PyObject_Vectorcall((PyObject *)self->function, given->args, given->nargsf, given->kwnames);
-    int before = tw_hook_enter(hooked);
-    PyObject *result = PyObject_Vectorcall((PyObject *)self->function, given->args, given->nargsf, given->kwnames);
-    tw_hook_exit(before);
-    return result;
+    return tw_hook_call((PyObject *)self->function, given->args, given->nargsf, given->kwnames, hooked);
 }
 
 /* Takes the function's present code: entries of another code go. */
@@ -355,13 +350,14 @@ static int bind_arguments(Compiled *self, const Arguments *given, PyObject **slo
     return fits;
 }
 
-/* The region gave up with the error that is set: the function itself answers. Where it does not fail, the region is at fault. */
+/* The region gave up with the error that is set: the function itself answers, without regions below, which could only find the same error. Where it
+   does not fail, the region is at fault. */
 static PyObject *run_after_failure(Compiled *self, Entry *entry, const Arguments *given)
 {
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     PyErr_NormalizeException(&type, &error, &traceback);
-    PyObject *result = run_eager(self, given, entry->hooked);
+    PyObject *result = run_eager(self, given, TW_HOOK_OFF);
     if (result)
         tw_tell_failed(entry, error);
     Py_XDECREF(type);
@@ -460,7 +456,7 @@ static PyObject *missed(Compiled *self, const TorchState *state, const Arguments
     PyObject *result = entry == Py_None ? NULL : try_entry(self, (Entry *)entry, state, given, &matched);
     Py_DECREF(entry);
     if (!matched)
-        result = run_eager(self, given, self->hook_eager);
+        result = run_eager(self, given, TW_HOOK_OFF);
     if (UNLIKELY(self->after != NULL))
         tell_after(self);
     return result;
@@ -496,7 +492,7 @@ static PyObject *compiled_call(PyObject *object, PyObject *const *args, size_t n
     Compiled *self = (Compiled *)object;
     Arguments given = {args, nargsf, kwnames, args, PyVectorcall_NARGS(nargsf)};
     if (UNLIKELY(self->eager))
-        return run_eager(self, &given, self->hook_eager);
+        return run_eager(self, &given, 0);
     if (UNLIKELY(self->code != self->function->func_code))
         adopt_code(self);
     if (LIKELY(kwnames == NULL && PyVectorcall_NARGS(nargsf) == self->simple_count))
@@ -615,7 +611,6 @@ static PyMemberDef compiled_members[] = {
     {"miss", T_OBJECT, offsetof(Compiled, miss), READONLY, "called where no entry matches"},
     {"eager", T_BOOL, offsetof(Compiled, eager), 0, "run the function itself, always"},
     {"after", T_OBJECT_EX, offsetof(Compiled, after), 0, "called once, when a call that missed is over; unset before and after"},
-    {"hook_eager", T_BOOL, offsetof(Compiled, hook_eager), 0, "the frame hook is on while the function itself runs"},
     {"misses", T_LONG, offsetof(Compiled, misses), READONLY, "calls that no entry answered"},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Compiled, weak), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},

@@ -11,7 +11,7 @@ typedef struct {
     PyObject *failed;                /* told of a RegionFailed that the function itself did not share; NULL: nobody is */
     TorchState state;
     int single_output;
-    int hooked;                      /* not 0: the frame hook is on, in that region, while `finish` or the original function runs */
+    int hooked;                      /* > 0: the frame hook is on, in that region, while `finish` or the original function runs; < 0: it is off */
     int below;                       /* on a code object: the region whose frames it answers */
     long hits;
 } Entry;
@@ -35,4 +35,8 @@ int tw_hook_enter(int region);   /* gives what tw_hook_exit takes */
 void tw_hook_exit(int region_before);
 int tw_hook_pause(void);         /* hook off in this thread; gives what tw_hook_resume takes */
 void tw_hook_resume(int depth);
+/* Calls a function whose compiled form leaves this call to it: its own frame is not taken over, those below are in the region `hooked`;
+   0: as around the call; < 0: not either. */
+PyObject *tw_hook_call(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames, int hooked);
+#define TW_HOOK_OFF (-1)
 #endif

@@ -376,7 +376,7 @@ class Compiled:
         if type(function) is not FunctionType:
             raise TypeError(f"Compiled takes a Python function, not {type(function).__name__}")
         functools.update_wrapper(self, function)
-        self.miss, self.entries, self.eager, self.hook_eager, self.misses = miss, (), False, False, 0
+        self.miss, self.entries, self.eager, self.misses = miss, (), False, 0
         self._code, self._signature = function.__code__, inspect.signature(function)
 
     def __get__(self, instance: object, owner: type | None = None) -> object:

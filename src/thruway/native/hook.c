@@ -11,6 +11,7 @@
 static __thread __attribute__((tls_model("initial-exec"))) int depth; /* > 0: a region is active in this thread */
 static __thread __attribute__((tls_model("initial-exec"))) char *stack_floor;
 static __thread __attribute__((tls_model("initial-exec"))) int region; /* whose frames are being looked at: what was compiled with the same options */
+static __thread __attribute__((tls_model("initial-exec"))) PyObject *left; /* a function whose next frame is not taken over: its compiled form made the call */
 static int active_threads;
 static Py_ssize_t extra_index = -1;
 static PyObject *callback;
@@ -70,8 +71,6 @@ int tw_hook_enter(int entered)
 {
     int before = region;
     region = entered;
-    if (UNLIKELY(!stack_floor))
-        find_stack_floor();
     if (depth++ == 0 && active_threads++ == 0)
         install();
     return before;
@@ -92,6 +91,22 @@ int tw_hook_pause(void)
 }
 
 void tw_hook_resume(int was) { depth = was; }
+
+PyObject *tw_hook_call(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames, int hooked)
+{
+    if (hooked <= 0 && depth == 0)
+        return PyObject_Vectorcall(function, args, nargsf, kwnames);
+    PyObject *left_before = left;
+    int before = hooked > 0 ? tw_hook_enter(hooked) : hooked < 0 ? tw_hook_pause() : 0;
+    left = function;
+    PyObject *result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+    left = left_before;
+    if (hooked > 0)
+        tw_hook_exit(before);
+    else if (hooked < 0)
+        tw_hook_resume(before);
+    return result;
+}
 
 /* ---- entries on code objects */
 
@@ -200,13 +215,21 @@ static PyObject *run_replacement(PyThreadState *ts, Frame *frame, PyCodeObject *
 
 enum { NO_MATCH, DONE };
 
-/* The region gave up with the error that is set: the frame itself answers. */
+static PyObject *run_without_regions(PyThreadState *ts, Frame *frame)
+{
+    int was = tw_hook_pause();
+    PyObject *result = _PyEval_EvalFrameDefault(ts, frame, 0);
+    tw_hook_resume(was);
+    return result;
+}
+
+/* The region gave up with the error that is set: the frame itself answers, without regions below, which could only find the same error. */
 static PyObject *run_after_failure(PyThreadState *ts, Frame *frame, Entry *entry)
 {
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     PyErr_NormalizeException(&type, &error, &traceback);
-    PyObject *result = _PyEval_EvalFrameDefault(ts, frame, 0);
+    PyObject *result = run_without_regions(ts, frame);
     int was = tw_hook_pause();
     if (result)
         tw_tell_failed(entry, error);
@@ -238,7 +261,7 @@ static int try_entry(PyThreadState *ts, Frame *frame, PyCodeObject *code, Entry 
     if (!matched)
         return NO_MATCH;
     if (tw_runs_eager(entry))
-        *result = _PyEval_EvalFrameDefault(ts, frame, 0);
+        *result = entry->hooked < 0 ? run_without_regions(ts, frame) : _PyEval_EvalFrameDefault(ts, frame, 0);
     else if (!value && PyErr_ExceptionMatches(tw_region_failed))
         *result = run_after_failure(ts, frame, entry);
     else
@@ -291,14 +314,6 @@ static PyObject *ask_callback(Frame *frame, PyCodeObject *code)
     return answer;
 }
 
-static PyObject *run_without_regions(PyThreadState *ts, Frame *frame)
-{
-    int was = tw_hook_pause();
-    PyObject *result = _PyEval_EvalFrameDefault(ts, frame, 0);
-    tw_hook_resume(was);
-    return result;
-}
-
 /* Settled entries that no call finds any more are not even tried. */
 static void note_miss(Extra *extra)
 {
@@ -308,7 +323,7 @@ static void note_miss(Extra *extra)
 }
 
 /* None: nobody asks again for this code, whose entries stay. True: and the hook is off below its frames. An Entry or a code object is used at
-   once. False: not now. */
+   once. False: not now; Ellipsis: nor below this frame. */
 static PyObject *run_answer(PyThreadState *ts, Frame *frame, PyCodeObject *code, PyObject *answer)
 {
     PyObject *result = NULL;
@@ -322,7 +337,7 @@ static PyObject *run_answer(PyThreadState *ts, Frame *frame, PyCodeObject *code,
     if (extra)
         decide(extra, answer == Py_True ? OFF_BELOW : extra->entries ? SETTLED : SKIP);
     PyErr_Clear();
-    return answer == Py_True ? run_without_regions(ts, frame) : _PyEval_EvalFrameDefault(ts, frame, 0);
+    return answer == Py_True || answer == Py_Ellipsis ? run_without_regions(ts, frame) : _PyEval_EvalFrameDefault(ts, frame, 0);
 }
 
 static PyObject *__attribute__((noinline)) take_over(PyThreadState *ts, Frame *frame, PyCodeObject *code, Extra *extra)
@@ -350,23 +365,36 @@ static PyObject *__attribute__((noinline)) take_over(PyThreadState *ts, Frame *f
     return result;
 }
 
+/* Of any thread: while the evaluator is there for one, the Python calls of all take C stack. */
+static inline int stack_is_low(PyThreadState *ts)
+{
+    if (UNLIKELY(!stack_floor))
+        find_stack_floor();
+    return (char *)&ts < stack_floor || frame_c_recursion_is_low(ts);
+}
+
 /* Below this frame the hook is off, so that Python calls take no more C stack. */
-static PyObject *__attribute__((noinline)) run_without_hook(PyThreadState *ts, Frame *frame)
+static PyObject *__attribute__((noinline)) run_without_hook(PyThreadState *ts, Frame *frame, int throwflag)
 {
     int was = tw_hook_pause();
     uninstall();
-    PyObject *result = _PyEval_EvalFrameDefault(ts, frame, 0);
-    install();
+    PyObject *result = _PyEval_EvalFrameDefault(ts, frame, throwflag);
+    if (active_threads > 0)
+        install();
     tw_hook_resume(was);
     return result;
 }
 
 static PyObject *evaluate(PyThreadState *ts, Frame *frame, int throwflag)
 {
+    if (UNLIKELY(stack_is_low(ts)))
+        return run_without_hook(ts, frame, throwflag);
     if (LIKELY(depth == 0) || throwflag || is_off || is_traced(ts))
         return _PyEval_EvalFrameDefault(ts, frame, throwflag);
-    if (UNLIKELY((char *)&ts < stack_floor || frame_c_recursion_is_low(ts)))
-        return run_without_hook(ts, frame);
+    if (UNLIKELY((PyObject *)frame_function(frame) == left)) {
+        left = NULL;
+        return _PyEval_EvalFrameDefault(ts, frame, 0);
+    }
     PyCodeObject *code = frame_code(frame);
     Extra *extra = get_extra(code);
     Decision decision = extra ? decision_of(extra) : callback ? ASK : SKIP;
