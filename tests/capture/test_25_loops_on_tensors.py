@@ -564,3 +564,58 @@ def test_modules_and_buffers():
             for x in X:
                 assert_same(eager(x), compiled(x))
                 assert_same([*eager.buffers()], [*ours.buffers()])
+
+
+@pytest.mark.parametrize("backend", ["eager", "thruway"])
+def test_a_range_of_no_rounds_leaves_the_tensor_that_was_there(backend):
+    def view_of_it(x, n):
+        for i in range(int(n) % 5):
+            x = x + i
+        return x[0]
+
+    def beside_it(x, n):
+        y = x = x * 2
+        for i in range(int(n) % 5):
+            x = x + i
+        return x[0], y
+
+    def of_its_own(x, n):
+        y = x * 2
+        for i in range(int(n) % 5):
+            y = y + i
+        return y[0], x
+    for function in (view_of_it, beside_it, of_its_own):
+        compiled = thruway.compile(function, backend=backend)
+        for n in (0.0, 3.0, 1.0, 0.0):
+            found = []
+            for call in (function, compiled):
+                x = X[0].clone()
+                made = call(x, torch.tensor(n))
+                one, other = made if isinstance(made, tuple) else (made, x)
+                found.append((one.tolist(), one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()))
+            assert found[0][1] == found[1][1] and torch.allclose(torch.tensor(found[0][0]), torch.tensor(found[1][0])), (function.__name__, n)
+        assert thruway.metrics()["graph_breaks"] == 0
+
+
+def test_a_loop_without_end_that_the_run_does_not_come_to():
+    def raises_first(x):
+        i = 0
+        while i < 3:
+            i += 1
+            if x[0] > 0:
+                raise IndexError(i)
+            i = 1
+        return x
+
+    def ends(x):
+        for i in range(60):
+            if x[0] > i:
+                raise IndexError(i)
+        return x + i
+    compiled = thruway.compile(raises_first, backend="eager")
+    with pytest.raises(IndexError, match="1"):
+        compiled(torch.ones(2))
+    compiled = thruway.compile(ends, backend="eager")
+    assert_same(ends(-torch.ones(2)), compiled(-torch.ones(2)))
+    with pytest.raises(IndexError, match="0"):
+        compiled(torch.ones(2))

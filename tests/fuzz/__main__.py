@@ -6,6 +6,7 @@ A child process does the work, so that a crash costs one program. Exit status 1 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
 import signal
@@ -72,6 +73,7 @@ def _work(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _too_long)
+    gc.freeze()                              # torch's own objects need no looking at
     start = time.monotonic()
     for seed in range(options.seed, options.seed + options.count):
         print(f"at {seed}", flush=True)

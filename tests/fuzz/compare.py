@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import io
 import linecache
 import random
@@ -160,6 +161,11 @@ def _narrow(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
+@functools.lru_cache(maxsize=1)
+def _compiled(text: str, file: str) -> types.CodeType:
+    return compile(text, file, "exec")
+
+
 def load(text: str, name: str) -> dict[str, Any]:
     """The program's namespace. `name` is its module and file name, where tracebacks find the text."""
     linecache.cache[f"{name}.py"] = len(text), None, text.splitlines(keepends=True), f"{name}.py"
@@ -167,7 +173,7 @@ def load(text: str, name: str) -> dict[str, Any]:
     space = vars(module)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        exec(compile(text, f"{name}.py", "exec"), space)
+        exec(_compiled(text, f"{name}.py"), space)
     return space
 
 
@@ -175,7 +181,7 @@ def run(space: dict[str, Any], call: Callable[..., Any]) -> list[dict[str, Any]]
     """One row per call: everything that can be seen after it."""
     rows = []
     for make in space["ARGUMENTS"]:
-        torch.manual_seed(5)
+        torch.default_generator.manual_seed(5)             # torch.manual_seed would write down a traceback for GPUs to come
         random.seed(5)
         arguments = make()
         printed, snapshot, row = io.StringIO(), Snapshot(), {}
@@ -206,11 +212,29 @@ def _differentiate(result: Any) -> Any:
 
 
 def difference(text: str, backend: Any = "eager", name: str = "fuzz_program") -> Difference | None:
-    """The first difference between eager and compiled; a fault of thruway's own counts as one even where it fell back to eager."""
+    """The first difference between eager and compiled; a fault of thruway's own counts as one even where it fell back to eager.
+    Where eager's own outcome hangs on the recursion limit, none is: how deep it came hangs on what the frames between are."""
+    found = _difference(text, backend, name)
+    return None if found is not None and _hangs_on_depth(text, name) else found
+
+
+def _hangs_on_depth(text: str, name: str) -> bool:
+    limit = sys.getrecursionlimit()
+    rows = []
+    for one in (limit, limit - 90):
+        sys.setrecursionlimit(one)
+        try:
+            rows.append(run((space := load(text, name)), space["f"]))
+        finally:
+            sys.setrecursionlimit(limit)
+    return rows[0] != rows[1]
+
+
+def _difference(text: str, backend: Any, name: str) -> Difference | None:
     Tensor.tolerance = 0.0 if backend == "eager" else 1e-4
     expected = run((space := load(text, name)), space["f"])
     if any(sign in repr(expected) for sign in ("recursion depth", "RecursionError")):
-        return None                                              # how deep it came hangs on what the frames between are
+        return None
     pipeline = lazy.pipeline()
     thruway.reset()
     space = load(text, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import random
 import re
 from dataclasses import dataclass, field
@@ -45,8 +46,9 @@ class Writer:
             self.lines.append("    COUNT += 1")
         self.block(scope, "    ", 0, self.left)
         self.lines.append("    return " + self.fill(self.random.choice(RESULTS), scope, {}))
-        body = PRELUDE + "\n".join(CLASSES.values()) + "\n" + "\n".join(self.lines) + "\n" + self.arguments(kinds)
-        return ast.unparse(ast.parse(body)) + "\n"
+        tree = ast.parse("\n".join(self.lines) + "\n" + self.arguments(kinds))
+        compile(tree, "<fuzz>", "exec")
+        return _before() + ast.unparse(tree) + "\n"
 
     def arguments(self, kinds: list[str]) -> str:
         makers = [self.random.choice(ARGUMENTS[kind]) for kind in kinds]
@@ -159,12 +161,16 @@ class Writer:
         return f"{kind.lower()}{self.count}"
 
 
+@functools.cache
+def _before() -> str:
+    """What every program starts with."""
+    return ast.unparse(ast.parse(PRELUDE + "\n".join(CLASSES.values()))) + "\n\n"
+
+
 def write_program(seed: int) -> str:
     """The program of that seed; seeds whose text Python refuses (a name both read and declared global, say) give their successor's."""
     while True:
         try:
-            text = Writer(seed).program()
-            compile(text, "<fuzz>", "exec")
-            return text
+            return Writer(seed).program()
         except SyntaxError:
             seed += 1_000_000_007

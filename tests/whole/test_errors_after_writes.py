@@ -31,6 +31,24 @@ def below(x, i):
     return stores(x, i) + 1
 
 
+def behind_new_dimensions(x, i):
+    x.add_(1)
+    return x[None, ..., None, :][:, 0, :1] + x[None, i.item()]
+
+
+def second_place(x, i):
+    y = x.add_(1)[None]
+    return y[0, i.item()]
+
+
+def while_handling(x, i):
+    try:
+        raise KeyError("first")
+    except KeyError:
+        x.add_(1)
+        return x[i.item()] * 2
+
+
 def overlapping(x, i):
     x[1:].copy_(x[:-1].clone())
     return x[i]
@@ -40,10 +58,11 @@ def caught(function, *arguments):
     with pytest.raises(Exception) as found:
         function(*arguments)
     frames = traceback.extract_tb(found.value.__traceback__)
+    assert found.value.__cause__ is None and not found.value.__suppress_context__
     return type(found.value), str(found.value), (frames[-1].filename, frames[-1].lineno, frames[-1].name)
 
 
-@pytest.mark.parametrize("function", [stores, reads, selects, below, overlapping])
+@pytest.mark.parametrize("function", [stores, reads, selects, below, behind_new_dimensions, second_place, while_handling, overlapping])
 def test_text_and_line(function):
     compiled = thruway.compile(function)
     for first in (torch.tensor(2), torch.tensor(9), torch.tensor(-7)):
@@ -51,6 +70,27 @@ def test_text_and_line(function):
             assert torch.equal(compiled(torch.ones(5), first), function(torch.ones(5), first))
             continue
         assert caught(compiled, torch.ones(5), first) == caught(function, torch.ones(5), first)
+
+
+@pytest.mark.parametrize("function", [stores, reads, selects, below, second_place])
+def test_an_error_has_the_context_that_the_caller_handles(function):
+    def contexts(call):
+        found = []
+        for handled in (None, KeyError("outside")):
+            try:
+                try:
+                    raise handled or StopAsyncIteration
+                except StopAsyncIteration:
+                    pass
+                except KeyError:
+                    call(torch.ones(5), torch.tensor(9))
+                call(torch.ones(5), torch.tensor(9))
+            except IndexError as error:
+                found.append(repr(error.__context__))
+        return found
+    compiled = thruway.compile(function)
+    compiled(torch.ones(5), torch.tensor(2))
+    assert contexts(compiled) == contexts(function) == ["None", "KeyError('outside')"]
 
 
 def test_what_was_written_stays():

@@ -44,6 +44,41 @@ def test_the_first_index_out_of_range_is_named(first: int, second: int) -> None:
         assert _error(compiled, x, *places) == _error(function, x, *places)
 
 
+@pytest.mark.parametrize("read", [
+    lambda x, i: x[i], lambda x, i: x[None, i], lambda x, i: x[..., i], lambda x, i: x[0, :, i], lambda x, i: x[i, i, i, i], lambda x, i: x.sum()[i],
+    lambda x, i: x.select(1, i), lambda x, i: x[i, 9],
+], ids=["first", "behind None", "last", "third", "too many", "of a number", "select", "before a constant"])
+def test_numbers_that_change(read: Callable[..., torch.Tensor]) -> None:
+    """Capture sees them as symbols, and already its own call may be out of range."""
+    def function(x: torch.Tensor, i: int) -> object:
+        try:
+            return read(x, i).tolist()
+        except IndexError as error:
+            return str(error)
+
+    def writes(x: torch.Tensor, i: int) -> object:
+        try:
+            read(x, i).fill_(3.0)
+        except IndexError as error:
+            return str(error), x.tolist()
+        return x.tolist()
+    for each in (function, writes):
+        compiled = thruway.compile(each)
+        for place in (0, 1, 7, 2, -9, -1):
+            assert compiled(torch.ones(2, 3, 4), place) == each(torch.ones(2, 3, 4), place), place
+
+
+def test_stored_at_numbers_that_change() -> None:
+    def function(x: torch.Tensor, i: int) -> None:
+        x[0, i] = 2
+    compiled = thruway.compile(function)
+    for place in (0, 1, 2):
+        compiled(x := torch.ones(2, 3), place)
+        assert x[0, place] == 2
+    for place in (3, -4):
+        assert _error(compiled, torch.ones(2, 3), place) == _error(function, torch.ones(2, 3), place)
+
+
 def test_a_number_is_looked_at_before_a_constant_behind_it() -> None:
     def caught(x: torch.Tensor, i: torch.Tensor) -> str:
         try:

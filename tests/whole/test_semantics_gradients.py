@@ -133,3 +133,17 @@ def test_inference_tensors():
                         except RuntimeError as error:
                             results.append(str(error)[:60])
                 assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("write", [
+    lambda x: x[1].add_(0.5), lambda x: x[:, 1:].t().mul_(2), lambda x: x.add_(1), lambda x: (x * 2)[1].add_(torch.ones(7)),
+    lambda x: (x * 2)[1:, 1:].add_(torch.ones(7)), lambda x: x.detach()[1].add_(torch.ones(7)), lambda x: x[1:].copy_(torch.ones(7)),
+], ids=["a view of a leaf", "a view of a view", "a leaf", "a row of a result", "a part of a result", "detached", "shapes of a view"])
+def test_what_autograd_refuses_to_write_is_said_in_its_words(write):
+    def said(x):
+        try:
+            write(x)
+        except RuntimeError as error:
+            return str(error)
+        return "nothing"
+    assert thruway.compile(said)(torch.ones(2, 3, requires_grad=True)) == said(torch.ones(2, 3, requires_grad=True)) != "nothing"

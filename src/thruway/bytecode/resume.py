@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 
 from thruway.bytecode.assemble import assemble
 from thruway.bytecode.decode import ExceptionRange, Instruction, Position, decode
@@ -35,7 +35,7 @@ def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple
     """Code that continues `code` at instruction `index`.
 
     `stack` says for each place of the stack what stands there: True a value, False a NULL, (function, layouts…) the result of a call on
-    further places. `names` are the bound locals. The parameters are the stack's values from the bottom, those locals, and the cells
+    further places; see `handle` as well. `names` are the bound locals. The parameters are the stack's values from the bottom, those locals, and the cells
     (the code's own, then its free variables): CPython's cell instructions take a cell from any local, so that one function serves every
     closure. Only the cell of `__class__` stays a free variable where `super()` will look for it.
     A generator's code gives a generator that stands at a yield of its own, as if at that before `index`, once `next()` has been called.
@@ -68,6 +68,11 @@ def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple
         co_cellvars=(), co_freevars=free, co_flags=_flags(code, is_generator) | (CO_NESTED if free else 0),
         co_consts=(*constants, Origin(code, shift)), co_stacksize=code.co_stacksize + 4 * len(slots) + len(stack) + 4,
     )
+
+
+def handle(error: BaseException) -> NoReturn:
+    """The layout (handle, True) says: from here on `error` is the exception being handled, and what POP_EXCEPT puts back stands on the stack."""
+    raise TypeError("a layout, not to be called")
 
 
 def _flags(code: CodeType, is_generator: bool) -> int:
@@ -114,6 +119,8 @@ def _place(layout: Any, slots: Iterator[int], constants: list[object], position:
     if layout is True:
         return [Instruction("LOAD_FAST", next(slots), position=position)]
     function, *parts = layout
+    if function is handle:
+        return [*_place(parts[0], slots, constants, position), Instruction("PUSH_EXC_INFO", position=position), Instruction("POP_TOP", position=position)]
     constants.append(function)
     made = [Instruction("PUSH_NULL", position=position), Instruction("LOAD_CONST", len(constants) - 1, position=position)]
     for part in parts:

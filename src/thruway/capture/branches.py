@@ -47,7 +47,7 @@ from thruway.shapes.trace_tensor import from_meta
 
 SELECT, CHOOSE, BREAK = range(3)        # how far to go with a branch
 DEEPEST = 12                            # branches within sides of branches
-MOST_LOOPS = 1000                       # turns of loops within a side, which the run may never take
+MOST_TURNS = 1000                       # of loops within a side, which the run may never take
 Place = tuple[int, list[Value]]         # an instruction, and the stack before it
 JOINED = Constant("the sides join here")
 
@@ -71,12 +71,16 @@ class Side:
     unselectable: str | None = None
     result: Value = JOINED
     raised: bool = False
-    loops: int = 0
+    turns: int = 0
 
-    def count_loop(self, state: State) -> None:
-        """A turn of a loop within the side."""
-        self.loops += 1
-        if self.loops > MOST_LOOPS:
+
+def count_turn(state: State) -> None:
+    """A turn of a loop. Within a side of a branch, and behind a branch whose other side raises, the run may never come there: it may loop
+    without end."""
+    if state.sides or state.expects:
+        doubtful = state.sides[-1] if state.sides else state
+        doubtful.turns += 1
+        if doubtful.turns > MOST_TURNS:
             raise unsupported(state, "TW103", "a side of the branch loops long, if it ends")
 
 
@@ -171,6 +175,7 @@ class _Branch:
             raise refused("a side of the branch raises")
         node = make_node(state.graph, "call_function", expect, (tensor_node(state, self.condition), wanted))
         node.meta.update(line=state.where(), opaque=True)
+        state.expects = True
         if state.sides:
             state.sides[-1].unselectable = "a branch within it raises"
         self.frame.pc, self.frame.stack = self.places[0 if wanted else 1]
@@ -195,14 +200,14 @@ class _Branch:
             result = merge.merge(one.result, other.result)
             return lambda branch: branch._finish(changed, Return(result))
         a, b = one.frame, other.frame
-        if len(a.stack) != len(b.stack) or a.handled != b.handled or a.left != b.left or a.cells != b.cells:
+        if len(a.stack) != len(b.stack) or a.handled != b.handled or a.cells != b.cells:
             raise refused("the sides of the branch end in different states")
         stack = list(map(merge.merge, a.stack, b.stack))
         variables = {name: merge.merge(*found) for name in live_locals(self.frame.code)[self.join] if (found := _variable(a, b, name)) is not None}
 
         def put(branch: _Branch) -> None:
             frame = branch.frame
-            frame.stack, frame.pc, frame.handled, frame.left = stack, branch.join, a.handled, a.left
+            frame.stack, frame.pc, frame.handled = stack, branch.join, a.handled
             _set_locals(frame, variables, a, b)
             branch._finish(changed, None)
         return put
@@ -513,7 +518,7 @@ def copy_frame(frame: Frame, place: Place, join: int | None) -> Frame:
     if isinstance(frame.locals, LazyLocals):
         made.locals = LazyLocals(frame.locals.state, frame.locals.pending.copy())
     dict.update(made.locals, dict.items(frame.locals))
-    made.cells, made.handled, made.left, made.caller = frame.cells.copy(), frame.handled.copy(), frame.left, frame.caller
+    made.cells, made.handled, made.caller = frame.cells.copy(), frame.handled.copy(), frame.caller
     made.pc, made.stack, made.stops = place[0], place[1].copy(), frame.stops
     return made
 

@@ -77,10 +77,13 @@ def _number(value: torch.SymInt | torch.SymFloat) -> int | float:
     return int(value) if isinstance(value, torch.SymInt) else float(value)
 
 
-def _is_leaf(trace: TraceTensor) -> bool:
-    """Torch refuses the question for one of several views whose base was written."""
+def _kind(trace: TraceTensor) -> str:
+    """Whether autograd sees a leaf, a view of one that requires grad, or what an operator gave. Torch refuses the question for one of several
+    views whose base was written."""
     try:
-        return trace.is_leaf
+        if trace.is_leaf:
+            return "leaf"
+        return "view of a leaf" if trace._base is not None and trace._base.is_leaf and trace._base.requires_grad else "result"
     except RuntimeError:
         raise _NoStandIn from None
 
@@ -91,9 +94,14 @@ def _tensor(trace: TraceTensor, fill: int) -> torch.Tensor:
     extent = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides)) if all(sizes) else 0
     if trace.device.type != "cpu" or (extent + offset) * dtype.itemsize > LARGEST:
         raise _NoStandIn
-    with torch.no_grad():
-        made = torch.empty(offset + extent, dtype=dtype).as_strided(sizes, strides, offset) if offset else torch.empty_strided(sizes, strides, dtype=dtype)
+    kind = _kind(trace)
+    with torch.enable_grad():
+        made = torch.empty(offset + extent, dtype=dtype) if offset or kind == "view of a leaf" else torch.empty_strided(sizes, strides, dtype=dtype)
         made.untyped_storage().fill_(fill)
-    if not _is_leaf(trace):
-        return non_leaf(made)
+        if kind == "result":
+            made = non_leaf(made)
+        elif kind == "view of a leaf":
+            return made.requires_grad_().as_strided(sizes, strides, offset)
+        if offset:
+            made = made.as_strided(sizes, strides, offset)
     return made.requires_grad_() if trace.requires_grad else made

@@ -16,6 +16,7 @@ from thruway.capture.values.errors import raise_error
 from thruway.core.errors import Unsupported
 
 TOO_DEEP = "RecursionError: calls within calls, more than the recursion limit allows"
+KEPT = 4096
 _PROGRAMS: dict[int, tuple[CodeType, Any]] = {}
 
 
@@ -23,6 +24,8 @@ def program(code: CodeType) -> tuple[tuple, tuple]:
     """(handler, instruction) pairs and exception ranges of a code object, cached."""
     known = _PROGRAMS.get(id(code))
     if known is None:
+        if len(_PROGRAMS) >= KEPT:                     # of code that programs made and threw away
+            _PROGRAMS.clear()
         decoded = decode(code)
         pairs = tuple((HANDLERS.get(ins.op, _unknown), ins) for ins in decoded.instructions)
         known = _PROGRAMS[id(code)] = code, (pairs, decoded.exceptions)
@@ -114,7 +117,7 @@ def _link(state: State, error: Value) -> None:
     if not isinstance(error, ObjectValue) or "__context__" in error.slots:
         return
     if handled is None:
-        if error.real is None and not error.exposed and not any(frame.left for frame in state.frames):
+        if error.real is None and not error.exposed:
             set_slot(state, error, RAISED_BARE, TRUE)
         return
     link = handled
@@ -197,10 +200,10 @@ def run_call(state: State, function: Value, args: list[Value], kwargs: dict[str,
 def _remember(state: State, generator: GeneratorValue) -> None:
     """How the generator stands, for a break while it runs: it is then run again by Python, from here."""
     frame, flags = generator.frame, (generator.started, generator.finished)
-    stack, pc, variables, cells, handled, left = frame.stack.copy(), frame.pc, dict(frame.locals), dict(frame.cells), frame.handled.copy(), frame.left
+    stack, pc, variables, cells, handled = frame.stack.copy(), frame.pc, dict(frame.locals), dict(frame.cells), frame.handled.copy()
 
     def undo() -> None:
-        frame.stack, frame.pc, frame.locals, frame.cells, frame.handled, frame.left = stack, pc, variables, cells, handled, left
+        frame.stack, frame.pc, frame.locals, frame.cells, frame.handled = stack, pc, variables, cells, handled
         generator.started, generator.finished = flags
     state.effects.remember(undo, generator.age)
 

@@ -61,8 +61,9 @@ def check_links(state: State, outputs: list[torch.fx.Node]) -> None:
                                                                                 if isinstance(one.value, TensorValue)}
     doubtful: set[Any] = set()
     for roots, links in groups(state):
-        copied = any(link.is_copy for link in links)
-        if copied and len(roots & seen) > 1 or roots & state.written and _others_are_used(state, roots, links, seen):
+        if len(roots & seen) > 1:
+            doubtful |= {link.site for link in links if link.is_copy}
+        if roots & state.written and _others_are_used(state, roots, links, seen):
             doubtful |= {link.site for link in links}
     if doubtful:
         raise Reconsider(doubtful)

@@ -17,7 +17,7 @@ from thruway.bytecode.flow import RETURNS, joins, live_locals, loop_at
 from thruway.capture import branches
 from thruway.capture.breaks import unsupported
 from thruway.capture.branches import (
-    DEEPEST, SELECT, Place, Side, Start, copy_frame, held_number, joined_trace, run_side, set_content, side_graph, side_results,
+    DEEPEST, Place, Side, Start, copy_frame, held_number, joined_trace, run_side, set_content, side_graph, side_results,
 )
 from thruway.capture.conditional import WhileLoop, expect
 from thruway.capture.links import Link
@@ -38,6 +38,9 @@ UNBOUND = Constant("an unbound variable")
 Path = tuple[int, ...]                  # to a part of what rounds hand on
 
 
+LOOP = "loop"          # of a site, where the test at it may also be a branch within a round
+
+
 class Round(tuple):
     """The class of what a round ends with: whether another follows, what that starts with, what the code behind the loop reads."""
 
@@ -47,7 +50,7 @@ def branch(state: State, frame: Frame, condition: TensorValue, when_true: Place,
     index = frame.pc - 1
     found = loop_at(frame.code, index, frame.stops)
     why = None
-    if found is not None and state.caution.get((frame.code, index), SELECT) == SELECT and len(state.sides) < DEEPEST and frame.generator is None:
+    if found is not None and (frame.code, index, LOOP) not in state.caution and len(state.sides) < DEEPEST and frame.generator is None:
         start = Start(state)
         try:
             return _Loop(state, frame, index, *found).taken()
@@ -156,7 +159,7 @@ class _Loop:
             if not isinstance(now, RangeIterator) or not is_same(now.stop, self.iterator.stop) or now.step.value != self.iterator.step.value:
                 raise refused("the loop changes its iterator")
             stack, values = stack[:-1], [*values, now.current]
-        if not _are_one(stack, self.start.stack) or (frame.handled, frame.left) != (self.start.handled, self.start.left):
+        if not _are_one(stack, self.start.stack) or frame.handled != self.start.handled:
             raise refused("the loop changes what stands around it")
         return self._end(TRUE, values, [UNSET] * (len(self.outside) if self.exit is not None else 1))
 
@@ -171,7 +174,7 @@ class _Loop:
     def _stop_behind(self, state: State, frame: Frame, ins: Any) -> Return:
         if self.stack_behind is None:
             self.stack_behind = frame.stack.copy()
-        if not _are_one(frame.stack, self.stack_behind) or (frame.handled, frame.left) != (self.frame.handled, self.frame.left):
+        if not _are_one(frame.stack, self.stack_behind) or frame.handled != self.frame.handled:
             raise refused("the loop ends with different values on the stack")
         values = [_variable(frame, name) if name in self.read_behind else UNSET for name in self.inside]
         return self._end(FALSE, values + [UNSET] * (self._count() - len(values)), [_variable(frame, name) for name in self.outside])
@@ -210,7 +213,8 @@ class _Loop:
         made = list(result_value(state, node, traces).items)
         state.counted |= {id(one.trace): 0 for (path, _, _), one in zip(carried, made) if path in trial.counting}
         made = [number_value(state, one, kind_of_any(leaf)) if not isinstance(leaf, TensorValue) else one for leaf, one in zip(results, made)]
-        self._link(carried, given, made, trial)
+        copying = {link.site: True for link in state.links[trial.links:] if link.is_copy}
+        self._link(carried, given, made, trial, {(self.frame.code, self.index, LOOP): False} | copying)
         if state.sides:
             state.sides[-1].unselectable = "a loop is within it"
         return self._left(trial, dict(zip((path for path, _, _ in carried), made)), pattern, iter(made[len(carried):]))
@@ -225,8 +229,8 @@ class _Loop:
     def _first(self, value: Value) -> Node:
         return tensor_node(self.state, value if isinstance(value, TensorValue) else held_number(self.state, value))
 
-    def _link(self, carried: list, given: _Given, made: list[Value], trial: _Trial) -> None:
-        """What the loop gives may be what it started with, or an older tensor."""
+    def _link(self, carried: list, given: _Given, made: list[Value], trial: _Trial, sites: dict[Any, bool]) -> None:
+        """What the loop gives may be what it started with, or an older tensor. `sites`: the loop, and the branches within that copy it."""
         owners: dict[int, torch.Tensor] = {}
         for (before, after), one in zip([*((b, a) for _, b, a in carried), *given.leaves], made):
             if not isinstance(one, TensorValue):
@@ -242,7 +246,7 @@ class _Loop:
                 ends.append(owners.setdefault(id(root), one.trace.root))
             for end in ends:
                 if end is not one.trace.root:
-                    self.state.links.append(Link((self.frame.code, self.index), end, one.trace.root, one.node, False))
+                    self.state.links += [Link(site, end, one.trace.root, one.node, is_copy) for site, is_copy in sites.items()]
 
     def _left(self, trial: _Trial, made: dict[Path, Value], pattern: list[Value], rest: Iterator[Value]) -> Return | None:
         """Puts what the loop gives where the code behind it finds it."""
@@ -269,7 +273,7 @@ class _Trial:
     """One capture of a round, from fresh tensors in the places of what is carried."""
 
     def __init__(self, loop: _Loop, slots: list[Value]):
-        self.loop, self.state, self.slots = loop, loop.state, slots
+        self.loop, self.state, self.slots, self.links = loop, loop.state, slots, len(loop.state.links)
         self.held: list[TensorValue] = []
         self.holder_of: dict[int, Path] = {}
         self.changed: list[tuple[Path, Value, Value]] = []

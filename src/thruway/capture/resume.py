@@ -7,11 +7,10 @@ gives it back as a `Jump`, so that a break in a loop makes the stack no deeper.
 
 from __future__ import annotations
 
-import sys
 import random
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,8 +59,7 @@ class BreakEmitter(Emitter):
         super().__init__(state, function)
         self.broken, self.compile_function = broken, compile_function
         self.constants |= {
-            "EXHAUSTED": EXHAUSTED, "Jump": Jump, "land": land, "continue_handling": continue_handling, "outside_handler": outside_handler,
-            "make_function": types.FunctionType,
+            "EXHAUSTED": EXHAUSTED, "Jump": Jump, "land": land, "handling": handling, "make_function": types.FunctionType,
         }
         self.last = len(broken.frames) - 1
         self.step_row = self._step_row()
@@ -139,10 +137,7 @@ class BreakEmitter(Emitter):
         arguments += [self.value(v) if isinstance(v := live[name], Value) else self.source(v) for name in names]
         function = self._function(frame, resumed, frozenset(drawn))
         arguments += [self.value(cell_of(frame, name)) for name in cells if name not in free]
-        for error in reversed(frame.handled):
-            arguments = [self.value(error), function, *arguments]
-            function = "continue_handling"
-        return f"Jump({function}, ({''.join(one + ', ' for one in arguments)}), {frame.left})"
+        return f"Jump({function}, ({''.join(one + ', ' for one in arguments)}))"
 
     @staticmethod
     def _origin(frame: Frame, index: int) -> Origin:
@@ -208,12 +203,16 @@ class BreakEmitter(Emitter):
         lines = self._jump_lines(k)
         if k == 0:
             return lines if self.state.is_continuation else [*lines, "r = land(r)"]
-        callers = [*self._callers(k - 1), self.constant(caller_function(self.broken.frames[k - 1], self.broken.frames[k - 1].pc - 1, Jump)), "r"]
-        return [*lines, f"r = {callers[0]}({', '.join(callers[1:])})"]
+        landing = self.constant(caller_function(self.broken.frames[k - 1], self.broken.frames[k - 1].pc - 1, Jump))
+        return [*lines, f"r = {self._called(k - 1, [landing, 'r'], self.broken.frames[:k])}"]
 
-    def _callers(self, k: int) -> list[str]:
-        """Functions that show as the first `k` frames at their calls: inlined, they would be missing in a traceback."""
-        return [self.constant(caller_function(frame, frame.pc - 1)) for frame in self.broken.frames[:k]]
+    def _called(self, k: int, call: list[str], handlers: tuple[Frame, ...]) -> str:
+        """A call below functions that show as the first `k` frames at their calls: inlined, they would be missing in a traceback.
+        Meanwhile the errors are being handled that the frames in `handlers` are handling."""
+        call = [*(self.constant(caller_function(frame, frame.pc - 1)) for frame in self.broken.frames[:k]), *call]
+        for error in reversed([each for one in handlers for each in one.handled]):
+            call = ["handling", self.value(error), *call]
+        return f"{call[0]}({', '.join(call[1:])})"
 
     def _jump_lines(self, k: int) -> list[str]:
         frame = self.broken.frames[k]
@@ -254,12 +253,8 @@ class BreakEmitter(Emitter):
                 text = text.replace("(", "(p1, ", 1) if not text.endswith("()") else text.replace("()", "(p1)")
         line = self._instruction().position[0] or frame.code.co_firstlineno
         function = self.constant(step_function(frame, row, text, line))
-        called = [*self._callers(self.last), function, *("None" if value is NULL else self.value(value) for value in values)]
-        for error in reversed([each for one in self.broken.frames for each in one.handled]):
-            called = ["continue_handling", self.value(error), *called]
-        if self.broken.frames[0].left:
-            called = ["outside_handler", *called]
-        return [f"t = {called[0]}({', '.join(called[1:])})"]
+        call = [function, *("None" if value is NULL else self.value(value) for value in values)]
+        return [f"t = {self._called(self.last, call, self.broken.frames)}"]
 
     def _after_step(self) -> list[str]:
         """Goes on behind the instruction with its result `t`."""
@@ -320,12 +315,12 @@ def indented(lines: list[str]) -> list[str]:
 
 
 class Jump:
-    """A tail call of a continuation, for the caller to make. `leaves`: the `except` blocks that the frame left before."""
+    """A tail call of a continuation, for the caller to make."""
 
-    __slots__ = ("function", "arguments", "leaves")
+    __slots__ = ("function", "arguments")
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], leaves: int):
-        self.function, self.arguments, self.leaves = function, arguments, leaves
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]):
+        self.function, self.arguments = function, arguments
 
 
 def land(result: Any) -> Any:
@@ -335,47 +330,14 @@ def land(result: Any) -> Any:
     return result
 
 
-def continue_handling(error: BaseException, function: Callable[..., Any], *args: Any) -> Any:
-    """Continues a frame that stands in an `except` block, until it leaves that: `error` is the exception being handled there."""
+def handling(error: BaseException, function: Callable[..., Any], *args: Any) -> Any:
+    """Calls `function` as if in an `except` block that handles `error`, which stays as it is."""
+    traceback, context = error.__traceback__, error.__context__
     try:
         raise error
     except BaseException:
-        result = function(*args)
-        while type(result) is Jump and not result.leaves:
-            result = result.function(*result.arguments)
-        if type(result) is Jump:
-            result.leaves -= 1
-        return result
-
-
-def outside_handler(function: Callable[..., Any], *args: Any) -> Any:
-    """Runs a step of a frame that has left its `except` block though Python still stands in it: no error names that one as its context
-    because of the step alone."""
-    left = sys.exception()
-    kept = {id(link) for one in args if isinstance(one, BaseException) for link in _chain(one) if link.__context__ is left}
-    try:
+        error.__traceback__, error.__context__ = traceback, context
         return function(*args)
-    except BaseException as error:
-        for link in () if left in _handled_inside(function, args) else _chain(error):
-            if link.__context__ is left and id(link) not in kept:
-                link.__context__ = None
-        raise
-
-
-def _handled_inside(function: Callable[..., Any], args: tuple[Any, ...]) -> list[BaseException]:
-    """The errors of the `except` blocks that the frame stands in, as `continue_handling` is given them."""
-    errors = []
-    while function is continue_handling:
-        error, function, *args = args
-        errors.append(error)
-    return errors
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its contexts."""
-    while error is not None:
-        yield error
-        error = error.__context__
 
 
 def emit_break(state: State, function: types.FunctionType, broken: Break, compile_function: CompileFunction):

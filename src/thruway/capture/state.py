@@ -38,7 +38,7 @@ class Frame:
     """One symbolic frame. `then` receives the result in place of the caller's stack; `pc` is the next instruction."""
 
     __slots__ = ("code", "function", "program", "exceptions", "namespace", "locals", "cells", "stack", "pc", "then", "keyword_names",
-                 "handled", "left", "generator", "caller", "stops")
+                 "handled", "generator", "caller", "stops")
 
     def __init__(self, code: CodeType, function: FunctionValue | None, program: Any, namespace: Any):
         self.code, self.function, self.namespace = code, function, namespace
@@ -50,7 +50,6 @@ class Frame:
         self.then: Callable[[Any, Any, Value], Any] | None = None
         self.keyword_names: tuple[str, ...] = ()
         self.handled: list[Value] = []
-        self.left = 0                   # `except` blocks left that were entered before this capture
         self.generator: Any = None
         self.caller: Frame | None = None
         self.stops: frozenset[int] = frozenset()    # instructions where a round of a loop ends
@@ -183,6 +182,8 @@ class State:
     transforms: int = 0                                   # of torch.func, whose function is being captured
     devices: list[torch.device] = field(default_factory=list)      # default devices set around, the last one counts
     sides: list[Any] = field(default_factory=list)        # the sides of branches being tried, innermost last
+    expects: bool = False                                 # a branch was met whose other side raises
+    turns: int = 0                                        # of loops since then
     caution: dict[Any, int] = field(default_factory=dict)  # branch → how far to go with it (see branches)
     relations: dict[int, Any] = field(default_factory=dict)   # trace of a truth value → the comparison of sizes that it answers
     counters: dict[str, Any] = field(default_factory=dict)    # symbol of a number that loops count → the tensor that holds it, how far a round went

@@ -25,7 +25,7 @@ EXHAUSTED = object()
 
 @dataclass(frozen=True, slots=True)
 class PlainStep:
-    """`pops` operands; `text` over p0 …; `use` says what becomes of the result. `skip_null`: a NULL stands below the operands."""
+    """`pops` operands; `text` (an expression, or statements) over p0 …; `use` says what becomes of the result."""
 
     pops: int
     text: str
@@ -90,25 +90,19 @@ def _attribute(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainS
     return PlainStep(1, text, "push_method" if ins.flag or ins.op == "LOAD_METHOD" else "push")
 
 
+def _unpack(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
+    return _unpacked([f"x{i}" for i in range(ins.arg)])
+
+
 def _unpack_ex(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
-    return PlainStep(1, f"unpack_ex(p0, {ins.arg & 0xFF}, {ins.arg >> 8})", "spread")
+    before, after = ins.arg & 0xFF, ins.arg >> 8
+    return _unpacked([*(f"x{i}" for i in range(before)), "*rest", *(f"y{i}" for i in range(after))])
 
 
-def unpack_ex(value: Any, before: int, after: int) -> tuple:
-    items = list(value)
-    if len(items) < before + after:
-        raise ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
-    end = len(items) - after
-    return (*items[:before], items[before:end], *items[end:])
-
-
-def unpack(value: Any, count: int) -> tuple:
-    items = tuple(value)
-    if len(items) != count:
-        few = len(items) < count
-        raise ValueError(f"not enough values to unpack (expected {count}, got {len(items)})" if few
-                         else f"too many values to unpack (expected {count})")
-    return items
+def _unpacked(targets: list[str]) -> PlainStep:
+    """Python's own assignment: it takes from an iterator no more than it needs, and its errors have their own words."""
+    found = ", ".join(targets).replace("*", "")
+    return PlainStep(1, f"[{', '.join(targets)}] = p0; return [{found}]", "spread")
 
 
 def enter(manager: Any) -> tuple:
@@ -131,7 +125,7 @@ ROWS: dict[str, Callable[[Frame, Instruction, tuple[str, ...]], PlainStep]] = {
     "LOAD_ATTR": _attribute, "LOAD_METHOD": _attribute,
     "STORE_ATTR": _with_name(2, "setattr(p1, {name!r}, p0)", "drop"), "DELETE_ATTR": _with_name(1, "delattr(p0, {name!r})", "drop"),
     "GET_ITER": _fixed(1, "iter(p0)"), "FOR_ITER": _fixed(1, "next(p0, EXHAUSTED)", "next"),
-    "UNPACK_SEQUENCE": lambda frame, ins, names: PlainStep(1, f"unpack(p0, {ins.arg})", "spread"), "UNPACK_EX": _unpack_ex,
+    "UNPACK_SEQUENCE": _unpack, "UNPACK_EX": _unpack_ex,
     "BEFORE_WITH": _fixed(1, "enter(p0)", "spread_forward"),
     **{name: _fixed(1, "bool(p0)", "branch") for name in _JUMPS_TRUE},
     **{name.replace("TRUE", "FALSE"): _fixed(1, "not p0", "branch") for name in _JUMPS_TRUE},
@@ -143,13 +137,13 @@ ROWS: dict[str, Callable[[Frame, Instruction, tuple[str, ...]], PlainStep]] = {
     "BUILD_MAP": _build_map, "BUILD_SET": _build_set, "FORMAT_VALUE": _format_value,
     "LIST_TO_TUPLE": _fixed(1, "tuple(p0)"),
 }
-NAMESPACE = {"operator": operator, "builtins": builtins, "unpack": unpack, "unpack_ex": unpack_ex, "enter": enter, "EXHAUSTED": EXHAUSTED, "sys": sys}
+NAMESPACE = {"operator": operator, "builtins": builtins, "enter": enter, "EXHAUSTED": EXHAUSTED, "sys": sys}
 
 
 def step_function(frame: Frame, step: PlainStep, text: str, line: int) -> types.FunctionType:
     """A function of the operands that computes `text`, on the user's line, under the user's function name."""
     parameters = ", ".join(f"p{i}" for i in range(step.pops))
-    tree = ast.parse(f"def step({parameters}): {text if text.startswith('raise') else f'return {text}'}")
+    tree = ast.parse(f"def step({parameters}): {text if text.startswith('raise') or '; return ' in text else f'return {text}'}")
     ast.increment_lineno(tree, line - 1)
     space = NAMESPACE | {"GLOBALS": frame.namespace.real, "__builtins__": builtins}
     exec(compile(tree, frame.code.co_filename, "exec"), space)

@@ -36,6 +36,11 @@ class BreakReason:
         return f"{place}{self.code}: {self.what}" + (f"\n  hint: {self.hint}" if self.hint else "")
 
 
+def out_of_range(index: int, position: int, size: int) -> str:
+    """What torch says of the integer that stands at `position` in a subscript."""
+    return f"index {index} is out of bounds for dimension {position} with size {size}"
+
+
 class ThruwayError(Exception):
     """What thruway raises on purpose to a user."""
 

@@ -35,11 +35,15 @@ def plain_region(graph: Graph, run: Callable[..., Outputs]) -> Callable[..., Out
         except Exception as error:
             if _has_saved_tensors_hooks():
                 raise
-            if writes and _versions(inputs) != before:
-                raise_at_users_line(error, graph)
-            if state is not None:
-                set_random_state(state)
-            raise RegionFailed(error) from error
+            if not writes or _versions(inputs) == before:
+                if state is not None:
+                    set_random_state(state)
+                raise RegionFailed(error) from error
+            failure = error
+        try:                                           # out here what is raised takes no context from the one just caught
+            raise_at_users_line(failure, graph)
+        finally:
+            del failure
 
     return call
 

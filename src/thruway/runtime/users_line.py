@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from torch.fx import Graph, Node
 
-from thruway.core.errors import UserLine
+from thruway.core.errors import UserLine, out_of_range
 
 _SELECT = re.compile(r"select\(\): index (-?\d+) out of range for tensor of size \[([\d, ]*)\] at dimension (-?\d+)")
 
@@ -20,7 +20,7 @@ def raise_at_users_line(error: Exception, graph: Graph) -> NoReturn:
     line = None if node is None else node.meta.get("line")
     if not isinstance(line, UserLine):
         raise error
-    error = _as_subscript(error, line)
+    error = _as_subscript(error, node)
     code = compile("\n" * (line.line - 1) + "raise error", line.file, "exec").replace(co_name=line.function, co_qualname=line.function)
     exec(code, {"error": error.with_traceback(None)})
     raise error
@@ -38,12 +38,9 @@ def _failed_node(traceback: TracebackType | None, graph: Graph) -> Node | None:
     return next((node for node in graph.nodes if node.name == name), None)
 
 
-def _as_subscript(error: Exception, line: UserLine) -> Exception:
-    """What a subscript says where the graph selects and the user's line does not."""
+def _as_subscript(error: Exception, node: Node) -> Exception:
+    """What the user's subscript says where the graph selects."""
     found = _SELECT.fullmatch(str(error))
-    if not isinstance(error, IndexError) or found is None or "select" in line.text:
+    if "subscript" not in node.meta or found is None:
         return error
-    index, sizes, dim = int(found[1]), [int(size) for size in found[2].split(",")], int(found[3])
-    made = IndexError(f"index {index} is out of bounds for dimension {dim} with size {sizes[dim]}")
-    made.__suppress_context__ = True
-    return made
+    return IndexError(out_of_range(int(found[1]), node.meta["subscript"], int(found[2].split(",")[int(found[3])])))

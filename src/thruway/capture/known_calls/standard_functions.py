@@ -82,7 +82,7 @@ class NothingHandled:
 
 def handled_error(state: State, args: Args, kwargs: Kwargs) -> Value:
     """sys.exc_info(), where nothing is being handled."""
-    if sys.exception() is not None or any(frame.handled or frame.left for frame in state.frames):
+    if sys.exception() is not None or any(frame.handled for frame in state.frames):
         raise unsupported(state, "TW101", "sys.exc_info")
     state.guard("answer", state.made(None), NothingHandled())
     return TupleValue((NONE, NONE, NONE))

@@ -7,7 +7,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes.stack import push
 from thruway.capture.state import Frame, Inline, State, UserRaise
 from thruway.capture.values.attribute import bind, set_slot
-from thruway.capture.values.base import NONE, Constant, ObjectValue, TupleValue, Value
+from thruway.capture.values.base import NONE, Constant, HandledValue, ObjectValue, TupleValue, Value
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.errors import raise_error
@@ -37,17 +37,13 @@ def _instance(state: State, value: Value) -> ObjectValue:
 
 def push_exc_info(state: State, frame: Frame, ins: Instruction) -> None:
     error = frame.stack.pop()
-    frame.stack.append(frame.handled[-1] if frame.handled else NONE)
-    frame.stack.append(error)
+    frame.stack += HandledValue(error), error
     frame.handled.append(error)
 
 
 def pop_except(state: State, frame: Frame, ins: Instruction) -> None:
     frame.stack.pop()
-    if frame.handled:
-        frame.handled.pop()
-    else:
-        frame.left += 1
+    frame.handled.pop()
 
 
 def check_exc_match(state: State, frame: Frame, ins: Instruction) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from thruway.bytecode.decode import Instruction
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
+from thruway.capture.branches import count_turn
 from thruway.capture.links import Reconsider
 from thruway.capture.loops import branch
 from thruway.capture.opcodes.stack import constant
@@ -22,10 +23,9 @@ def jump(state: State, frame: Frame, ins: Instruction) -> None:
 
 
 def counted(handler: Callable[[State, Frame, Instruction], Return | None]) -> Callable[[State, Frame, Instruction], Return | None]:
-    """A jump back. A side of a branch that the run does not take may loop without end."""
+    """A jump back."""
     def jump_back(state: State, frame: Frame, ins: Instruction) -> Return | None:
-        if state.sides:
-            state.sides[-1].count_loop(state)
+        count_turn(state)
         return handler(state, frame, ins)
     return jump_back
 

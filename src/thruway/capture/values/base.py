@@ -324,6 +324,16 @@ class TransformedValue(Value):
         self.target, self.function, self.options = target, function, options
 
 
+class HandledValue(Value):
+    """What stands on the stack while an `except` block handles `error`: the exception handled before, which leaving the block puts back."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Value):
+        super().__init__()
+        self.error = error
+
+
 class PulledValue(Value):
     """What torch.func.vjp or linearize gives to call: `made` is the one for metadata, `node` gives that of the run."""
 

@@ -1,4 +1,5 @@
-"""How builtin iterators made inside are taken apart and put together again, so that a continuation knows what is left of them."""
+"""How builtin iterators made inside are taken apart and put together again, so that a continuation knows what is left of them; and how one
+handles again what its frame was handling."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any
 
 import torch
 
-from thruway.capture.values.base import Constant, SizeValue, TupleValue, Value, ViewValue
+from thruway.bytecode.resume import handle
+from thruway.capture.values.base import Constant, HandledValue, SizeValue, TupleValue, Value, ViewValue
 from thruway.capture.values.iterate import CountedIterator, DictIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
 
 Layout = Any     # True: one value; (function, layouts…): a call of `function` on parts
@@ -56,6 +58,8 @@ def layout_of(value: Value) -> Layout:
             return zip, *(layout_of(one) for one in value.inner)
         case RowIterator():
             return map, True, *(layout_of(one) for one in value.inner)
+        case HandledValue():
+            return handle, True
         case _:
             return True
 
@@ -79,5 +83,7 @@ def layout_parts(value: Value) -> list[Value]:
         case RowIterator():
             parts = [part for one in value.inner for part in layout_parts(one)]
             return parts if value.function is None else [value.function, *parts]
+        case HandledValue():
+            return [value.error]
         case _:
             return [value]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import torch
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State, UserRaise
 from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch, result_value, run_trace, size_node
 from thruway.capture.values.base import NONE, Constant, ListValue, SizeValue, SliceValue, TensorValue, TupleValue, Value
+from thruway.capture.values.constants import specialize
+from thruway.capture.values.errors import raise_error
+from thruway.core.errors import out_of_range
 from thruway.shapes.floats import IntElementNode, IntInputNode, element
 from thruway.shapes.nodes import make_node
 from thruway.shapes.symbolic import SizeNode, as_node
@@ -23,11 +28,13 @@ def selected(state: State, value: TensorValue, key: Value) -> TensorValue | None
         return None
     rank, result_dim = value.trace.dim(), 0
     consumed = sum(not _is(part, None) and not _is(part, Ellipsis) for part in parts)
+    if consumed > rank:
+        return None
     plain: list[Value] = []
-    places: list[tuple[int, Value]] = []
-    for part in parts:
+    places: list[tuple[int, Value, int]] = []
+    for at, part in enumerate(parts):
         if _is_number(part):
-            places.append((result_dim, part))
+            places.append((result_dim, part, at))
         plain.append(EVERYTHING if _is_number(part) else part)
         result_dim += rank - consumed if _is(part, Ellipsis) else not (isinstance(part, Constant) and type(part.value) is int)
     if any(part is not EVERYTHING for part in plain):
@@ -35,9 +42,19 @@ def selected(state: State, value: TensorValue, key: Value) -> TensorValue | None
             value = call_torch(state, torch.Tensor.__getitem__, [value, TupleValue(tuple(plain))], {})
         except UserRaise:                                        # a number before it may be out of range, and then raises first
             raise unsupported(state, "TW112", "a subscript", "it is out of range, and others in it are known at run time only") from None
-    for taken, (dim, part) in enumerate(places):                 # in eager's order: the first one out of range is the one that raises
-        value = call_torch(state, torch.Tensor.select, [value, Constant(dim - taken), _number(state, part)], {})
+    for taken, (dim, part, position) in enumerate(places):       # in eager's order: the first one out of range is the one that raises
+        before = value
+        try:
+            value = call_torch(state, torch.Tensor.select, [value, Constant(dim - taken), _number(state, part)], {})
+        except UserRaise:
+            _raise_as_subscript(state, before, dim - taken, part, position)
+        value.node.meta["subscript"] = position
     return value
+
+
+def _raise_as_subscript(state: State, value: TensorValue, dim: int, part: Value, position: int) -> NoReturn:
+    """What the subscript says where `select` refuses the integer that stands at `position` in it."""
+    raise_error(state, IndexError, out_of_range(specialize(state, part).value, position, int(value.trace.shape[dim])))
 
 
 def is_free_copy(value: TensorValue, key: Value, new: Value) -> bool:
