@@ -85,6 +85,12 @@ def _with_name(pops: int, text: str, use: str = "push") -> Callable[..., PlainSt
     return lambda frame, ins, names: PlainStep(pops, text.format(name=ins.value), use)
 
 
+def _into(method: str) -> Callable[..., PlainStep | None]:
+    """What a display takes in by a star, where the container stands next to it."""
+    step = PlainStep(2, f"(p0, p0.{method}(p1))[0]")
+    return lambda frame, ins, names: step if ins.arg == 1 else None
+
+
 def _attribute(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
     text = f"getattr(p0, {ins.value!r})"
     return PlainStep(1, text, "push_method" if ins.flag or ins.op == "LOAD_METHOD" else "push")
@@ -113,7 +119,7 @@ def enter(manager: Any) -> tuple:
 
 
 _JUMPS_TRUE = ("POP_JUMP_IF_TRUE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE")
-ROWS: dict[str, Callable[[Frame, Instruction, tuple[str, ...]], PlainStep]] = {
+ROWS: dict[str, Callable[[Frame, Instruction, tuple[str, ...]], PlainStep | None]] = {
     "CALL": _call, "CALL_FUNCTION_EX": _call_ex, "BINARY_OP": _binary,
     "COMPARE_OP": lambda frame, ins, names: PlainStep(2, f"p0 {ins.value} p1"),
     "IS_OP": lambda frame, ins, names: PlainStep(2, "p0 is not p1" if ins.arg else "p0 is p1"),
@@ -135,7 +141,8 @@ ROWS: dict[str, Callable[[Frame, Instruction, tuple[str, ...]], PlainStep]] = {
     "RAISE_VARARGS": lambda frame, ins, names: PlainStep(ins.arg, ("raise", "raise p0", "raise p0 from p1")[ins.arg], "never"),
     "RERAISE": _fixed(1, "raise p0", "never"),
     "BUILD_MAP": _build_map, "BUILD_SET": _build_set, "FORMAT_VALUE": _format_value,
-    "LIST_TO_TUPLE": _fixed(1, "tuple(p0)"),
+    "LIST_TO_TUPLE": _fixed(1, "tuple(p0)"), "LIST_EXTEND": _into("extend"), "SET_UPDATE": _into("update"), "DICT_UPDATE": _into("update"),
+    "GET_LEN": _fixed(1, "(p0, len(p0))", "spread_forward"),
 }
 NAMESPACE = {"operator": operator, "builtins": builtins, "enter": enter, "EXHAUSTED": EXHAUSTED, "sys": sys}
 

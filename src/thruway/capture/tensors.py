@@ -38,11 +38,12 @@ METHOD_REFUSALS = frozenset(
     "numpy tolist item data_ptr backward register_hook register_post_accumulate_grad_hook retain_grad share_memory_ storage untyped_storage "
     "__dlpack__ __dlpack_device__ __repr__ __reduce__ __reduce_ex__ __len__ __bool__ __iter__ __contains__ __array__ __array_wrap__ apply_ map_ "
     "map2_ is_shared __deepcopy__ __copy__ __format__ __dir__ __setstate__ __index__ __int__ __float__ __complex__ __hash__ __init__ __new__ "
-    "_typed_storage type_as_sparse set_ record_stream _make_subclass as_subclass __cuda_array_interface__ requires_grad_ detach_ "
+    "_typed_storage type_as_sparse set_ record_stream _make_subclass as_subclass __cuda_array_interface__ requires_grad_ detach_ is_conj is_neg "
+    "resolve_conj resolve_neg "
     "__torch_function__ __torch_dispatch__ _backward_hooks is_nonzero equal __init_subclass__ __getattribute__ __setattr__ __delattr__".split())
 FUNCTION_REFUSALS = frozenset(
     "from_numpy from_file frombuffer as_tensor asarray is_nonzero equal allclose is_storage set_printoptions compile save load seed manual_seed "
-    "get_device_module vmap set_default_dtype".split())
+    "get_device_module vmap set_default_dtype is_conj is_neg resolve_conj resolve_neg".split())
 CREATES_FROM_DATA = frozenset({"tensor", "scalar_tensor", "as_tensor", "asarray"})
 
 

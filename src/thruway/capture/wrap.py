@@ -25,15 +25,16 @@ from thruway.capture.state import Namespace, State
 from thruway.capture.values.arrays import Memory
 from thruway.capture.values.base import (
     FALSE, NONE, TRUE, ArrayValue, CellValue, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue,
-    ObjectValue, PartialValue, SetValue, SizeValue, TensorValue, TupleValue, UnreadList, Value, VIEW_TYPES, ViewValue,
+    ObjectValue, PartialValue, SetValue, SizeValue, TensorValue, TupleValue, UnreadList, Value, VIEW_TYPES, ViewValue, is_named_tuple,
 )
+from thruway.capture.values.constants import from_python
 from thruway.capture.values.overriding import FunctionsAsk, overrides
 from thruway.core.marks import ORIGINAL, STATIC, is_compiled_type, original_of
 from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
 from thruway.frame.plain import plain_tensor
 from thruway.frame.source import (
-    Attr, Cell, ClosureCell, Default, DictKey, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, PlainTensor, Source, Viewed, root_of, show,
+    Attr, Cell, ClosureCell, Default, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, PlainTensor, Source, Viewed, root_of, show,
 )
 from thruway.native.fallback import viewed_dict
 from thruway.shapes.floats import FloatInput, FloatNode, IntInputNode
@@ -41,7 +42,7 @@ from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import comparable, is_symbolic, symint
 from thruway.shapes.trace_tensor import TraceTensor, from_meta, meta_of, non_leaf
 
-BY_VALUE = frozenset({int, float, complex, str, bytes, range, torch.device, torch.Size})
+BY_VALUE = frozenset({int, float, complex, str, bytes, range, torch.device})
 SIZE_LIMIT = 1 << 62
 BY_IDENTITY = (
     type, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ModuleType,
@@ -128,7 +129,7 @@ def _maker_for(cls: type) -> Callable[..., Value]:
         return _wrap_identity
     if issubclass(cls, numpy.number | numpy.bool_):
         return _wrap_array
-    if issubclass(cls, tuple) and (hasattr(cls, "_make") and cls.__base__ is tuple or cls.__module__.startswith("torch.return_types")):
+    if is_named_tuple(cls) or issubclass(cls, tuple) and cls.__module__.startswith("torch.return_types"):
         return _wrap_tuple
     return _wrap_object
 
@@ -301,12 +302,18 @@ def _wrap_set(state: State, obj: set, source: Source, guarded: bool) -> Value:
     """Sets are guarded whole; members must be constants."""
     members = {}
     for member in obj:
-        if type(member) not in BY_VALUE and not isinstance(member, (type, torch.dtype, enum.Enum)) and member is not None:
+        if not _is_member(member):
             raise unsupported(state, "TW114", type(member).__name__)
-        members[member] = Constant(member)
+        members[member] = from_python(state, member)
     state.guard("equal", source, type(obj)(obj))
     state.guard("type", source, type(obj))
     return SetValue(members, source, type(obj))
+
+
+def _is_member(member: Any) -> bool:
+    if type(member) in (tuple, torch.Size):
+        return all(map(_is_member, member))
+    return type(member) in BY_VALUE or isinstance(member, (type, torch.dtype, enum.Enum, bool)) or member is None
 
 
 def _wrap_function(state: State, obj: types.FunctionType, source: Source, guarded: bool) -> Value:
@@ -406,7 +413,7 @@ STORAGE: dict[type, Callable[[State, Any, Source], Value]] = {
 
 WRAPPERS: dict[type, Callable[..., Value]] = {
     torch.Tensor: _wrap_tensor, torch.nn.Parameter: _wrap_tensor, torch.nn.Buffer: _wrap_tensor,
-    numpy.ndarray: _wrap_array, list: _wrap_list, collections.deque: _wrap_list, tuple: _wrap_tuple,
+    numpy.ndarray: _wrap_array, list: _wrap_list, collections.deque: _wrap_list, tuple: _wrap_tuple, torch.Size: _wrap_tuple,
     dict: _wrap_dict, collections.OrderedDict: _wrap_dict, collections.defaultdict: _wrap_dict,
     set: _wrap_set, frozenset: _wrap_set, **{view: _wrap_view for views in VIEW_TYPES.values() for view in views.values()},
     types.FunctionType: _wrap_function, types.MethodType: _wrap_method, functools.partial: _wrap_partial,
@@ -477,11 +484,3 @@ def instance_dict(state: State, value: ObjectValue) -> DictValue | None:
 @functools.lru_cache(maxsize=4096)
 def _has_dict(cls: type) -> bool:
     return bool(cls.__dictoffset__)
-
-
-def dict_key_value(state: State, mapping: DictValue, index: int, key: Any) -> Value:
-    """The Value of a key of a dict found outside."""
-    if type(key) in BY_VALUE or key is None or isinstance(key, (bool, tuple)):
-        return Constant(key) if not isinstance(key, tuple) else TupleValue(tuple(Constant(k) for k in key))
-    return wrap(state, key, DictKey(mapping.source, index))
-

@@ -35,7 +35,8 @@ class Dynamic:
 
 def changes(record: Record, function: FunctionType, arguments: tuple[object, ...]) -> set[Change]:
     """Everything that a guard of `record` fixes to a number and that is another one in this call."""
-    guards = [guard for guard in record.guards.guards if _fixes_number(guard)]
+    lists = {guard.source for guard in record.guards.guards if guard.kind == "type" and guard.expected is list}
+    guards = [guard for guard in record.guards.guards if _fixes_number(guard) and (guard.kind != "length" or guard.source in lists)]
     found: set[Change] = set()
     values = _load(guards, function, arguments)
     with torch._C.DisableTorchFunctionSubclass():                # the user's `__torch_function__` is not asked about these questions

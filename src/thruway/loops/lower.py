@@ -30,7 +30,8 @@ def lower(graph, target: Target | None = None, default_float: str = "float32", p
     return _Lowering(graph, target or Target(), default_float, parts_of).program()
 
 
-COPIES = {f"aten.view_as_{kind}.default": f"aten.view_as_{kind}_copy.default" for kind in ("real", "complex")}
+LAZY = {"aten._conj.default": "aten._conj_physical.default", "aten._neg_view.default": "aten.neg.default"}      # what is read is not what lies there
+COPIES = LAZY | {f"aten.view_as_{kind}.default": f"aten.view_as_{kind}_copy.default" for kind in ("real", "complex")}
 
 
 class _Lowering:
@@ -170,11 +171,12 @@ class _Lowering:
         x = args[0]
         if not isinstance(x, Tensor) or not isinstance(self.b.meta, TensorMeta) or x.root.detached:
             raise Unsupported("TW523", f"the view {operator.name}")
-        name = self._alias(Tensor(self.b.name, self.b.meta, x))
+        name = None if operator.name in LAZY else self._alias(Tensor(self.b.name, self.b.meta, x))
         return self._copied_view(operator, args, self.b.meta) if name is None else Tensor(name, self.b.meta)
 
     def _copied_view(self, operator: Operator, args: tuple, meta: TensorMeta) -> Value:
-        """Complex numbers as pairs or pairs as complex numbers, by torch's operator that copies: nothing is written that would tell it from a view."""
+        """Complex numbers as pairs, pairs as complex numbers, conjugates: by torch's operator that copies. Nothing is written that would tell it from
+        a view."""
         packed = meta.strides == contiguous_strides(meta.sizes)
         if operator.name not in COPIES or not packed or any(operator_of(node.target).writes for node in self.graph if node.op == "call_function"):
             raise Unsupported("TW522", f"the view {operator.name} as another dtype")

@@ -20,7 +20,7 @@ from thruway.capture.values.attribute import bind
 from thruway.capture.values.arrays import number_in_array
 from thruway.capture.values.base import (
     ArrayValue, NONE, CellValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, SuperValue,
-    TensorValue, TupleValue, Value,
+    TensorValue, TupleValue, Value, is_named_tuple,
 )
 from thruway.capture.values.call import call, call_pure, construct_plain
 from thruway.capture.values.compare import boolean
@@ -258,7 +258,7 @@ def tuple_new(state: State, args: Args, kwargs: Kwargs) -> Value:
     """tuple.__new__(cls, items): named tuples are TupleValues, other subclasses objects with a tuple inside."""
     cls, items = args[0], tuple(items_of(state, args[1])) if len(args) > 1 else ()
     real = cls.value
-    if real is tuple or hasattr(real, "_fields") and real.__base__ is tuple:
+    if real is tuple or is_named_tuple(real):
         return TupleValue(items, cls=real)
     made = ObjectValue(cls)
     made.storage = TupleValue(items)

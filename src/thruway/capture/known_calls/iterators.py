@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from thruway.capture.breaks import unsupported
-from thruway.capture.known_calls.plain_iterators import ITERATED, PLAIN
+from thruway.capture.known_calls.plain_iterators import ITERATED, PLAIN, called_until
 from thruway.capture.state import Frame, Inline, State, UserRaise
 from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
@@ -27,9 +26,9 @@ Args = list[Value]
 Kwargs = dict[str, Value]
 
 
-def new_iterator(state: State, args: Args, kwargs: Kwargs) -> Value:
+def new_iterator(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
     if len(args) == 2:
-        raise unsupported(state, "TW101", "iter() with a sentinel")
+        return call(state, state.wrap(state, called_until, state.made(called_until), True), args, {})
     return iterator_of(state, args[0])
 
 

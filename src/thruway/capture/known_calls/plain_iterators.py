@@ -59,6 +59,15 @@ def repeated(item: Any, times: int | None = None) -> Iterator:
             left -= 1
 
 
+def called_until(function: Callable[[], Any], sentinel: Any) -> Iterator:
+    """iter(function, sentinel)."""
+    while True:
+        item = function()
+        if item is sentinel or item == sentinel:
+            return
+        yield item
+
+
 def cycled(iterable: Iterable) -> Iterator:
     seen = []
     for item in iterable:

@@ -11,7 +11,9 @@ import torch
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State, UserRaise
-from thruway.capture.values.attribute import delete_attribute, find_attribute, function_dict, generic_attribute, get_attribute, set_attribute, set_generic
+from thruway.capture.values.attribute import (
+    delete_attribute, delete_generic, find_attribute, function_dict, generic_attribute, get_attribute, set_attribute, set_generic,
+)
 from thruway.capture.values.base import (
     FALSE, NONE, TRUE, CompiledValue, Constant, DictValue, FunctionValue, ListValue, MethodValue, ObjectValue, PartialValue, TupleValue,
     Value,
@@ -76,6 +78,14 @@ def remove_attribute(state: State, args: Args, kwargs: Kwargs) -> Value:
 def generic_write(state: State, args: Args, kwargs: Kwargs) -> Value:
     """object.__setattr__(owner, name, value)."""
     result = set_generic(state, args[0], as_python(state, args[1]), args[2])
+    if isinstance(result, Inline):
+        state.finish_inline(result)
+    return NONE
+
+
+def generic_delete(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """object.__delattr__(owner, name)."""
+    result = delete_generic(state, args[0], as_python(state, args[1]))
     if isinstance(result, Inline):
         state.finish_inline(result)
     return NONE
@@ -180,7 +190,8 @@ def bind_partial_method(state: State, args: Args, kwargs: Kwargs) -> Value:
 ROWS = {
     type.__subclasses__: subclasses, typing._BaseGenericAlias.__call__: call_generic_alias, functools.partialmethod.__get__: bind_partial_method,
     isinstance: instance_check, issubclass: subclass_check, getattr: read_attribute, hasattr: has_attribute, setattr: write_attribute,
-    delattr: remove_attribute, object.__setattr__: generic_write, object.__getattribute__: generic_read, callable: is_callable,
+    delattr: remove_attribute, object.__setattr__: generic_write, object.__delattr__: generic_delete,
+    object.__getattribute__: generic_read, callable: is_callable,
     vars: attributes_of, locals: local_names, typing.cast: cast, dir: names_of, inspect.signature: signature,
     torch.is_tensor: lambda state, args, kwargs: boolean(issubclass(python_type(args[0]), torch.Tensor)),
 }

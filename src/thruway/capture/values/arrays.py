@@ -247,6 +247,11 @@ def _item(array: Any) -> Any:
     return array.item()
 
 
+def is_scalar_of_numpy(value: Value) -> bool:
+    """A known one, whose operators give scalars of numpy's again."""
+    return isinstance(value, Constant) and isinstance(value.value, np.generic)
+
+
 def beside_tensor(state: State, value: Value) -> Value:
     """The other operand of a tensor's operator: a scalar of numpy's counts as the number that it is."""
     if isinstance(value, ArrayValue) and issubclass(value.cls, np.generic):

@@ -615,17 +615,24 @@ def set_slot(state: State, value: ObjectValue, name: str, new: Value) -> None:
 def delete_attribute(state: State, value: Value, name: str) -> Result | None:
     if isinstance(value, ObjectValue):
         hook = state.type_lookup(value.cls, "__delattr__")
-        if hook in PLAIN_DELETERS and (found := state.type_lookup(value.cls, name)) is not MISSING and is_data_descriptor(found):
-            return _delete_described(state, value, found, name)
         if hook in PLAIN_DELETERS:
-            attributes = instance_dict(state, value)
-            if attributes is None or read_key(state, attributes, name) is None:
-                _missing(state, value, name)
-            delete_key(state, attributes, name, Constant(name))
-            return None
+            return delete_generic(state, value, name)
         if isinstance(hook, types.FunctionType):
             return call(state, wrap(state, hook, class_attribute_source(value.cls, "__delattr__"), True), [value, Constant(name)], {})
     raise unsupported(state, "TW106", f"attribute {name}")
+
+
+def delete_generic(state: State, value: Value, name: str) -> Result | None:
+    """object.__delattr__: data descriptors of the type, then the instance dict."""
+    if not isinstance(value, ObjectValue):
+        raise unsupported(state, "TW106", f"attribute {name}")
+    if (found := state.type_lookup(value.cls, name)) is not MISSING and is_data_descriptor(found):
+        return _delete_described(state, value, found, name)
+    attributes = instance_dict(state, value)
+    if attributes is None or read_key(state, attributes, name) is None:
+        _missing(state, value, name)
+    delete_key(state, attributes, name, Constant(name))
+    return None
 
 
 def _delete_described(state: State, value: ObjectValue, found: Any, name: str) -> Result | None:

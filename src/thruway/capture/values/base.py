@@ -6,10 +6,11 @@ methods of list, dict and set are run by Python itself on them.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from thruway.core.errors import Unsupported
@@ -194,6 +195,14 @@ class TupleValue(Value):
         return f"{self.cls.__name__}Value({self.items})"
 
 
+@functools.lru_cache(maxsize=1024)
+def is_named_tuple(cls: type) -> bool:
+    """Whether instances are TupleValues: a named tuple that leaves all protocols of tuples alone. Others are objects with a tuple inside."""
+    return cls.__base__ is tuple and hasattr(cls, "_fields") and not any(
+        name[:2] == "__" == name[-2:] and isinstance(found, FunctionType) and not (found.__module__ or "").startswith(("collections", "namedtuple_"))
+        for name, found in vars(cls).items())
+
+
 class DictValue(Value):
     """A dict or OrderedDict, defaultdict; the content of a Counter. `items` maps a key (see `keys.key_of`) to (key Value, Value).
 
@@ -247,9 +256,13 @@ class SetValue(Value):
 
 def in_set_order(items: dict[Any, Value]) -> dict[Any, Value]:
     """Members in the order in which a set made of them gives them: that of their hashes. Objects keep theirs, since it hangs on addresses."""
-    if not all(isinstance(item, Constant) for item in items.values()):
+    if not all(map(_has_own_hash, items.values())):
         return items
     return {key: items[key] for key in set(items)}
+
+
+def _has_own_hash(item: Value) -> bool:
+    return isinstance(item, Constant) or isinstance(item, TupleValue) and all(map(_has_own_hash, item.items))
 
 
 class CellValue(Value):

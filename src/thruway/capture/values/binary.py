@@ -13,7 +13,7 @@ import torch
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
-from thruway.capture.values.arrays import beside_tensor, operate, write_array
+from thruway.capture.values.arrays import beside_tensor, is_scalar_of_numpy, operate, write_array
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
     NOT_IMPLEMENTED, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
@@ -81,6 +81,8 @@ def binary(state: State, symbol: str, left: Value, right: Value) -> Result:
     if plain == "/" and is_element(right) and (quotient := divide_elements(state, left, right)) is not None:
         return quotient
     if isinstance(left, SizeValue | Constant) and isinstance(right, SizeValue | Constant):
+        if is_scalar_of_numpy(left) or is_scalar_of_numpy(right):
+            return _on_constants(state, function, *(specialize(state, one) if isinstance(one, SizeValue) else one for one in (left, right)))
         return size_operation(state, function, left, right)
     left, right = (specialize(state, one) if isinstance(one, SizeValue) else one for one in (left, right))
     return _on_containers(state, plain, function, left, right)
@@ -199,7 +201,7 @@ def _on_containers(state: State, symbol: str, function: Callable[..., Any], left
         case ListValue(), "+", ListValue():
             return ListValue(left.items + right.items, cls=left.cls)
         case TupleValue(), "+", TupleValue():
-            return TupleValue(left.items + right.items, cls=left.cls if left.cls is right.cls and not hasattr(left.cls, "_fields") else tuple)
+            return TupleValue(left.items + right.items, cls=torch.Size if torch.Size in (left.cls, right.cls) else tuple)
         case (ListValue() | TupleValue(), "*", Constant() | SizeValue()):
             return _repeat(state, left, right)
         case (Constant() | SizeValue(), "*", ListValue() | TupleValue()):
@@ -240,7 +242,7 @@ def _repeat(state: State, sequence: ListValue | TupleValue, count: Value) -> Val
         items = sequence.items * number
     except TypeError as error:
         raise_real(state, error)
-    return ListValue(items, cls=sequence.cls) if isinstance(sequence, ListValue) else TupleValue(items, cls=tuple)
+    return ListValue(items, cls=sequence.cls) if isinstance(sequence, ListValue) else TupleValue(items, cls=torch.Size if sequence.cls is torch.Size else tuple)
 
 
 def set_items(state: State, value: SetValue | ViewValue) -> dict[Any, Value]:

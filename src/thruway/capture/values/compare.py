@@ -11,7 +11,7 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.links import may_be_one
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
-from thruway.capture.values.arrays import beside_tensor, operate
+from thruway.capture.values.arrays import beside_tensor, is_scalar_of_numpy, operate
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
     FALSE, TRUE, ArrayValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
@@ -64,6 +64,8 @@ def compare(state: State, symbol: str, left: Value, right: Value) -> Value | Inl
     if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
         return _by_slots(state, symbol, left, right)
     if (isinstance(left, SizeValue) or isinstance(right, SizeValue)) and {type(left), type(right)} <= {Constant, SizeValue}:
+        if is_scalar_of_numpy(left) or is_scalar_of_numpy(right):
+            return _on_constants(state, function, as_python(state, left), as_python(state, right))
         result = compare_elements(state, function, left, right) if is_element(left) or is_element(right) else None
         if result is not None:
             return result

@@ -8,7 +8,8 @@ from typing import Any
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
-from thruway.capture.values.base import Constant, DictValue, FunctionValue, InstanceDict, TupleValue, UnknownValue, Value
+from thruway.capture.values.base import DictValue, FunctionValue, InstanceDict, UnknownValue, Value
+from thruway.capture.values.constants import from_python
 from thruway.capture.values.effect import record
 from thruway.capture.values.older import age_to_change
 
@@ -35,7 +36,7 @@ def read_key(state: State, mapping: DictValue, key: Any) -> Value | None:
         mapping.missing.add(key)
         return None
     value = state.wrap(state, dict.__getitem__(mapping.real, key), mapping.item_source(key))
-    mapping.items[key] = (_key_value(key), value)
+    mapping.items[key] = (from_python(state, key), value)
     return value
 
 
@@ -55,10 +56,6 @@ def _is_plain(key: Any) -> bool:
     return all(_is_plain(k) for k in key) if isinstance(key, tuple) else not isinstance(key, Value)
 
 
-def _key_value(key: Any) -> Value:
-    return TupleValue(tuple(_key_value(k) for k in key)) if type(key) is tuple else Constant(key)
-
-
 def complete(state: State, mapping: DictValue) -> None:
     """Reads every key, in order; the keys are guarded."""
     if mapping.complete:
@@ -76,9 +73,8 @@ def complete(state: State, mapping: DictValue) -> None:
         if key in mapping.removed:
             continue
         hit = written.pop(key, None)
-        if hit is None:
-            hit = (_key_value(key), state.wrap(state, dict.__getitem__(real, key), mapping.item_source(key)))
-        mapping.items[key] = hit
+        value = state.wrap(state, dict.__getitem__(real, key), mapping.item_source(key)) if hit is None else hit[1]
+        mapping.items[key] = (from_python(state, key), value)              # it may have been read with an equal key of another type
     mapping.items.update(written)
     mapping.complete = True
 

@@ -79,6 +79,13 @@ def _normal(mean: float, std: float, sizes: Sequence[SizeLike], *, generator: ob
     return fresh(made, tuple(sizes))
 
 
+def _normal_of_tensors(mean: TensorMeta | float, std: TensorMeta | float = 1.0, *, generator: object = None) -> TensorMeta:
+    """Dense, in the mean's dtype; torch's own rule for metadata promotes the two and keeps strides."""
+    tensors = [m for m in (mean, std) if isinstance(m, TensorMeta)]
+    require(all(m.dtype in FLOATS for m in tensors) and (isinstance(std, TensorMeta) or std >= 0), "normal of no floats")
+    return fresh(tensors[0], iterate(tensors, tensors[0].dtype).sizes)
+
+
 RULES: dict[str, Rule] = {
     "aten::mse_loss": _pointwise_loss,
     "aten::smooth_l1_loss": _pointwise_loss,
@@ -91,4 +98,5 @@ RULES: dict[str, Rule] = {
     "aten::glu": _glu,
     "aten::_prelu_kernel": _prelu,
     "aten::normal.float_float": _normal,
+    **dict.fromkeys(("aten::normal.Tensor_Tensor", "aten::normal.Tensor_float", "aten::normal.float_Tensor"), _normal_of_tensors),
 }
