@@ -93,6 +93,33 @@ def test_an_error_has_the_context_that_the_caller_handles(function):
     assert contexts(compiled) == contexts(function) == ["None", "KeyError('outside')"]
 
 
+def test_effects_before_the_error_stay():
+    def notes(x, i, log):
+        x.add_(1)
+        log.append(x.sum().item())
+        x[i.item()] = 5
+        log.append("behind")
+
+    def notes_after(x, i, log):
+        log.append("first")
+        y = x[i.item()] * 2
+        x.add_(1)
+        log.append(y.item())
+    for function in (notes, notes_after):
+        for backend in ("eager", "thruway"):
+            compiled = thruway.compile(function, backend=backend)
+            for place in (2, 9, -7, 0):
+                found = []
+                for call in (function, compiled):
+                    x, log = torch.zeros(5), []
+                    try:
+                        call(x, torch.tensor(place), log)
+                    except IndexError as error:
+                        log.append(str(error))
+                    found.append((x.tolist(), log))
+                assert found[0] == found[1]
+
+
 def test_what_was_written_stays():
     x, y = torch.zeros(5), torch.zeros(5)
     caught(stores, x, torch.tensor(9))

@@ -23,7 +23,7 @@ from thruway.capture.links import Link
 from thruway.capture.locals import LazyLocals
 from thruway.capture.selectable import is_cheap
 from thruway.capture.state import Frame, Inline, Return, State, UserRaise, Yield
-from thruway.capture.tensors import call_torch, result_value, tensor_node
+from thruway.capture.tensors import call_torch, result_value, tensor_node, writes_inputs
 from thruway.capture.values.base import (
     CellValue, Constant, DictValue, InstanceDict, ListValue, MethodValue, PartialValue, SizeValue, SliceValue, TensorValue, TupleValue, Unknown,
     UnknownValue, Value, ViewValue, new_age,
@@ -32,7 +32,6 @@ from thruway.capture.values.constants import from_python
 from thruway.capture.values.effect import children, expose
 from thruway.capture.values.merge import UNSET, Merge, Pair, is_same, refused
 from thruway.capture.values.mapping import read_key
-from thruway.capture.values.number_calls import writes_inputs
 from thruway.capture.values.numbers import (
     WIDE, choose_number, is_element, joined_number, kind_of_any, learn, number_tensor, truth_value,
 )

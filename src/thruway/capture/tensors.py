@@ -303,6 +303,11 @@ def result_value(state: State, node: torch.fx.Node, result: Any) -> Value:
     return from_python(state, result)
 
 
+def writes_inputs(state: State) -> bool:
+    """Whether a tensor found outside has been written: the function itself cannot run from its start then."""
+    return any(isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written for one in state.inputs)
+
+
 def _bind_numbers(state: State, value: TensorValue) -> None:
     """Sizes that depend on elements are read from the first tensor that has them."""
     if state.facts.unbacked:

@@ -14,8 +14,8 @@ import torch
 
 from thruway.capture.conditional import SideRaises
 from thruway.capture.state import State
-from thruway.capture.tensors import call_torch, size_node
-from thruway.capture.values.base import Constant, SizeValue, TensorValue, Value
+from thruway.capture.tensors import call_torch, size_node, writes_inputs
+from thruway.capture.values.base import Constant, SizeValue, Value
 from thruway.capture.values.number_index import number_of
 from thruway.capture.values.numbers import is_element, is_truth, kind_of_any, number_value, tensor_of_truth
 from thruway.shapes.nodes import make_node
@@ -64,11 +64,6 @@ def call_with_numbers(state: State, function: Callable[..., Any], args: list[Val
     if state.sides:
         state.sides[-1].unselectable = "a function of Python runs only where it is asked for"
     return number_of(state, node, kind is float)
-
-
-def writes_inputs(state: State) -> bool:
-    """Whether a tensor found outside has been written: the function itself cannot run from its start then."""
-    return any(isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written for one in state.inputs)
 
 
 def _as_integer(state: State, truth: SizeValue) -> Value:

@@ -8,10 +8,11 @@ import torch
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State, UserRaise
-from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch, result_value, run_trace, size_node
+from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch, result_value, run_trace, size_node, writes_inputs
 from thruway.capture.values.base import NONE, Constant, ListValue, SizeValue, SliceValue, TensorValue, TupleValue, Value
 from thruway.capture.values.constants import specialize
 from thruway.capture.values.errors import raise_error
+from thruway.capture.values.numbers import is_element
 from thruway.core.errors import out_of_range
 from thruway.shapes.floats import IntElementNode, IntInputNode, element
 from thruway.shapes.nodes import make_node
@@ -30,6 +31,8 @@ def selected(state: State, value: TensorValue, key: Value) -> TensorValue | None
     consumed = sum(not _is(part, None) and not _is(part, Ellipsis) for part in parts)
     if consumed > rank:
         return None
+    if state.effects.steps and any(map(_is_unknown, parts)) and writes_inputs(state):
+        raise unsupported(state, "TW103", "an integer in a subscript: out of range, it raises behind a write and an effect that are seen outside")
     plain: list[Value] = []
     places: list[tuple[int, Value, int]] = []
     for at, part in enumerate(parts):
@@ -125,6 +128,11 @@ def _is_number(part: Value) -> bool:
             return not part.trace.dim() and part.trace.dtype in INTEGERS
         case _:
             return False
+
+
+def _is_unknown(part: Value) -> bool:
+    """Whether it is known when the graph runs only."""
+    return isinstance(part, TensorValue) or is_element(part)
 
 
 def _is_basic(part: Value) -> bool:
