@@ -54,3 +54,51 @@ def test_a_convolution_of_a_transposed_sequence():
 def test_attention_over_one_shared_head():
     q, k, v = torch.randn(2, 10, 4, 8).transpose(1, 2), torch.randn(2, 1, 10, 8), torch.randn(2, 1, 10, 8)
     assert_compiled(lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2) * 2, q, k, v)
+
+
+def same_views(x):
+    y = x * 2
+    return y, y.t(), y.view(4), y.contiguous(), y[:], y.detach(), y.split(4)[0], y.chunk(1)[0], y.expand(4), y.view(2, 2).view(4)
+
+
+def views_alone(x):
+    y = x + 1
+    return y.split(4)[0], y.chunk(1)[0], y.view(4), y.sum()
+
+
+def written_through_a_view(x):
+    y = x + 1
+    whole = y.view(4)
+    whole.add_(1)
+    return whole, y
+
+
+def written_through_two_views(x):
+    y = (x + 1).t()
+    turned, plain = y.t(), y.detach()
+    turned.mul_(2)
+    plain.add_(1)
+    return turned, plain, y, turned.mul_(3)
+
+
+def items_taken_twice(x):
+    rows = x.unbind(0)
+    return rows[0], x.unbind(0)[0], rows[0], x.split(2)[0], x.chunk(2)[0]
+
+
+def equal_copies(x):
+    y = x.detach().clone()
+    return y, y.clone(), x + 0, x * 1
+
+
+@pytest.mark.parametrize("wants_grad", [False, True])
+@pytest.mark.parametrize("function", [same_views, views_alone, written_through_a_view, written_through_two_views, items_taken_twice, equal_copies])
+def test_tensors_are_one_object_or_share_memory_where_eager_does(function, wants_grad):
+    x = torch.randn(4, requires_grad=wants_grad and function is not written_through_two_views)
+    compiled = thruway.compile(function)
+    wanted = [x, *function(x)]
+    for _ in range(2):
+        got = [x, *compiled(x)]
+        torch.testing.assert_close(got, wanted)
+        for same in (lambda a, b: a is b, lambda a, b: a.data_ptr() == b.data_ptr()):
+            assert [[same(a, b) for b in got] for a in got] == [[same(a, b) for b in wanted] for a in wanted]

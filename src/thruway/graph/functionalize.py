@@ -224,18 +224,20 @@ class Rewriter:
         return self.emit(old, aten._to_copy.default, (made,), {"dtype": torch_dtype(dtype)})
 
     def finish(self, old: Node) -> None:
-        """The output. A literal that leaves is cloned, so that the caller may write it; an alias stays one where the tensor it
-        aliases can be told from it."""
+        """The output. A literal that leaves is cloned, so that the caller may write it; a tensor that eager gives beside another one, or beside
+        an input, stays another tensor."""
         for node in old.all_input_nodes:
             if node in self.places:
                 self._own(node)
-        given = {self.now(one) for one in old.args[0] if isinstance(one, Node) and one.target not in _ALIASES}
+        own = {one: self.now(one) for one in old.all_input_nodes}
+        owners: dict[Node, Node] = {}                    # of several that are one by now, the first that owns its storage keeps it
+        for one in sorted(own, key=lambda one: one in self.places and self.places[one].parent is not None):
+            owners.setdefault(own[one], one)
         outputs = []
         for one in old.args[0]:
-            node = self.now(one) if isinstance(one, Node) else one
-            if isinstance(one, Node) and one.target in _ALIASES and (node.op == "placeholder" or node in given):
+            node = own[one] if isinstance(one, Node) else one
+            if isinstance(one, Node) and (owners[node] is not one or one.target in _ALIASES and node.op == "placeholder"):
                 node = self.emit(one, aten.alias.default, (node,))
-            given.add(node)
             outputs.append(node)
         self.graph.output(tuple(outputs))
 

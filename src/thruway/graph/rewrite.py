@@ -371,8 +371,10 @@ def editable(graph: Graph, context: Context) -> Graph:
     return graph if context.owns_graph else copied(graph)
 
 
-def output_values(graph: Graph) -> list[Any]:
-    return [values(item) for item in graph.output_node().args[0]]
+def output_values(graph: Graph) -> list[tuple[int, Any]]:
+    """Of each output the position where it stands first, and its value."""
+    first: dict[int, int] = {}
+    return [(first.setdefault(id(item), k), values(item)) for k, item in enumerate(graph.output_node().args[0])]
 
 
 def replace(old: Node, new: Node) -> None:
@@ -434,7 +436,7 @@ def _replace_items(node: Node, results: tuple[Node | None, ...]) -> None:
     node.graph.erase_node(node)
 
 
-def settled(graph: Graph, wanted: list[Any]) -> Graph:
+def settled(graph: Graph, wanted: list[tuple[int, Any]]) -> Graph:
     """After edits: unused nodes gone, metadata inferred anew where inputs changed, outputs with the layout `wanted`."""
     erase_unused(graph)
     repropagate(graph)
@@ -484,13 +486,16 @@ def _make_viewable(node: Node) -> None:
     node.replace_input_with(source, Emitter(node)(aten.clone.default, source, memory_format=torch.contiguous_format))
 
 
-def restore_outputs(graph: Graph, wanted: list[Any]) -> None:
-    """Outputs get the layout `wanted`, by a copy where theirs differs."""
+def restore_outputs(graph: Graph, wanted: list[tuple[int, Any]]) -> None:
+    """Outputs get the layout `wanted`, by a copy where theirs differs. Those that were different tensors and became one are two again."""
     output = graph.output_node()
     items = list(output.args[0])
-    for i, (item, layout) in enumerate(zip(items, wanted, strict=True)):
+    given: dict[Node, int] = {}
+    for i, (item, (first, layout)) in enumerate(zip(items, wanted, strict=True)):
         if isinstance(item, Node) and not same_layout(meta(item), layout):
             items[i] = restride(Emitter(output), item, layout)
+        if isinstance(item, Node) and given.setdefault(items[i], first) != first:
+            items[i] = Emitter(output)(aten.alias.default, items[i])
     output.args = (tuple(items),)
 
 
