@@ -15,6 +15,7 @@ from typing import Any
 OWN = ("thruway", "eager")
 GROUP = "thruway_backends"
 TORCH_GROUP = "torch_dynamo_backends"
+FOR_DEVELOPERS = ("debug", "experimental")          # tags of torch's: names that work, but are not offered
 TORCH_REGISTRY = "torch._dynamo.backends.registry"
 
 
@@ -37,7 +38,7 @@ def known_names() -> list[str]:
     """thruway's own, those of the two entry-point groups, and torch's where its registry is loaded already."""
     names = {*OWN, *_installed(GROUP), *_installed(TORCH_GROUP)}
     if TORCH_REGISTRY in sys.modules:
-        names |= set(sys.modules[TORCH_REGISTRY].list_backends(exclude_tags=()))
+        names |= set(sys.modules[TORCH_REGISTRY].list_backends(exclude_tags=FOR_DEVELOPERS))
     return [*OWN, *sorted(names - set(OWN))]
 
 

@@ -107,15 +107,16 @@ def test_the_command_end_to_end(tmp_path):
     """Eager stands in for compiled (THRUWAY_DISABLE), so that the harness is tested apart from the compiler."""
     figures = tmp_path / "figures.json"
     words = ["--rounds", "3", "--seconds", "0.05", "--threads", "1", "--batch", "2", "--json", str(figures)]
-    for name in ("linear", "broken"):
+    for name in ("linear", "broken", "fails_in_eager"):
         words += ["--model", f"command.tiny_models:{name}"]
     done = _thruway("bench", *words, THRUWAY_DISABLE="1")
-    assert done.returncode == 1 and "1 of 2 measurements failed" in done.stderr and "no weights here" in done.stderr
+    assert done.returncode == 1 and "2 of 3 measurements failed" in done.stderr and "no weights here" in done.stderr
+    assert "fails in eager: RuntimeError: mat1 and mat2" in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
     written = json.loads(figures.read_text())
     (row,) = written["rows"]
     assert row["batch"] == 2 and row["error"] == 0.0 and row["graphs"] == 0 and row["used_threads"] == 1 and len(row["ratios"]) == 3
     assert row["eager_ms"] > 0 and row["first_s"] > 0 and row["peak_mb"] >= row["eager_peak_mb"] > 0
-    assert "[1/2] command.tiny_models:linear at batch 2, thruway\n[2/2] command.tiny_models:broken" in done.stderr
+    assert "[1/3] command.tiny_models:linear at batch 2, thruway\n[2/3] command.tiny_models:broken" in done.stderr
     assert all(any(set(heads) <= set(line.split()) for line in done.stdout.splitlines()) for heads in (("model", "speedup", "aa"), ("pays", "more")))
     assert "command.tiny_models:linear" in done.stdout and written["sentence"] in done.stdout and "float32 on" in done.stdout
 
@@ -153,3 +154,43 @@ def test_doctor_names_a_missing_compiler(tmp_path):
     done = _thruway("doctor", THRUWAY_CACHE_DIR=str(tmp_path / "cache"), PATH="/nowhere", CC="")
     assert "No C compiler was found" in " ".join(done.stdout.split()) and done.returncode == 1
     assert "torch" in done.stdout and "native core" in done.stdout and "cache folder" in done.stdout
+
+
+FAULTS = {
+    "command.tiny_models:absent": "command.tiny_models has no 'absent'",
+    "command.tiny_models:": "unknown model 'command.tiny_models:'",
+    ":linear": "unknown model ':linear'",
+    "no_such_module:linear": "no module 'no_such_module'",
+    "command.tiny_models:NUMBER": "must be a function .* not an object of type int",
+    "command.tiny_models:MODULE": "must be a function .* not an object of type Linear",
+    "command.tiny_models:wants_two": r"must take a batch size or nothing, but it is wants_two\(batch, size\)",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_factory_that_cannot_be_used_is_named_in_one_sentence(name):
+    with pytest.raises(works.WorkFailed, match=FAULTS[name]) as caught:
+        works.takes_batch(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_modules_that_cannot_be_imported_say_why(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text, why in (("raises_here", "\nraise OSError('gone')", r"OSError: gone \(raises_here.py:2\)"),
+                            ("wrong_here", "x = (", "SyntaxError: "), ("needs_more", "import absent_module", "No module named 'absent_module'")):
+        (tmp_path / f"{name}.py").write_text(text)
+        with pytest.raises(works.WorkFailed, match=f"{name} cannot be imported: .*{why}"):
+            works.takes_batch(f"{name}:factory")
+
+
+@pytest.mark.parametrize("name, why", [
+    ("three", "must return .* not a tuple of 3"), ("alone", "must return .* not an object of type Linear"), ("no_model", "the model is an object of type int"),
+    ("broken", r"fails: RuntimeError: no weights here \(tiny_models.py:\d+\)"), ("leaves", "fails: SystemExit"),
+])
+def test_what_a_factory_does_wrong_is_said(name, why):
+    with pytest.raises(works.WorkFailed, match=why):
+        works.build(f"command.tiny_models:{name}", 2, "cpu", "float32")
+
+
+def test_a_parameter_that_is_given_by_name_alone_is_no_batch_size():
+    assert not works.takes_batch("command.tiny_models:only_named")

@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 class MeasurementFailed(Exception):
-    """The process of one measurement ended without figures; the text is the end of what it wrote."""
+    """The process of one measurement ended without figures; the text says why, or is the end of what it wrote."""
 
 
 def jobs(models: Sequence[tuple[str, bool]], batches: Sequence[int], compilers: Sequence[str], **same: Any) -> Iterator[Job]:
@@ -57,7 +57,7 @@ def run_job(job: Job, say: Callable[[str], None]) -> Row:
 
 
 def _read(lines: Any, say: Callable[[str], None]) -> Row | None:
-    """The result among a measurement's lines; phases go to `say`, and what a model prints is passed over."""
+    """The result among a measurement's lines; phases go to `say`, and what a model prints is passed over. MeasurementFailed where the model is at fault."""
     result = None
     for line in lines:
         try:
@@ -68,6 +68,8 @@ def _read(lines: Any, say: Callable[[str], None]) -> Row | None:
             say(said["phase"])
         elif isinstance(said, dict) and "result" in said:
             result = said["result"]
+        elif isinstance(said, dict) and "failed" in said:
+            raise MeasurementFailed(said["failed"])
     return result
 
 

@@ -18,7 +18,7 @@ import thruway
 from thruway.artifact.store import Store, StoreRefused, open_store
 from thruway.command import bench as benches
 from thruway.command.doctor import cache_mb, examine
-from thruway.command.works import WORKS, takes_batch
+from thruway.command.works import WORKS, WorkFailed, takes_batch
 from thruway.core.ambient import settings
 from thruway.core.options import MODES
 
@@ -54,7 +54,7 @@ def bench(models, batches, against, mode, dtype, device, threads, rounds, second
     sys.path.insert(0, os.getcwd())                  # the measuring processes look there too
     try:
         named = [(name, takes_batch(name)) for name in models or WORKS]
-    except (ValueError, ImportError, AttributeError) as error:
+    except WorkFailed as error:
         raise click.ClickException(str(error)) from None
     wanted = list(benches.jobs(
         named, batches or ((1, 32) if on_gpu else (1, 8)), ("thruway", "torch") if against else ("thruway",),

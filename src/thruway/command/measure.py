@@ -1,7 +1,8 @@
 """One measurement in a process of its own: `python -m thruway.command.measure JOB`, JOB and each printed line being JSON.
 
-Prints {"phase": …} lines while it works and one {"result": …} line at the end. The first call counts from the call of `compile`; steady
-figures come from rounds in which eager, eager again (the noise) and compiled take turns, after a warm-up that counts for nothing.
+Prints {"phase": …} lines while it works and one {"result": …} line at the end, or {"failed": …} where the model itself is at fault. The first
+call counts from the call of `compile`; steady figures come from rounds in which eager, eager again (the noise) and compiled take turns, after
+a warm-up that counts for nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import torch
 
 import thruway
-from thruway.command.works import build
+from thruway.command.works import WorkFailed, build, failing
 
 WARMUP_CALLS = 3
 
@@ -48,7 +49,8 @@ def measure(job: Job, say: Callable[[str], None]) -> dict[str, Any]:
     model, inputs = build(job.model, job.batch, job.device, job.dtype)
     with torch.no_grad():
         say("eager")
-        expected = model(*inputs)
+        with failing(f"{job.model} fails in eager"):
+            expected = model(*inputs)
         _timed_calls(model, inputs, WARMUP_CALLS, job.device)
         eager_peak = _peak_mb(job.device)
         say("first compiled call")
@@ -172,7 +174,11 @@ def _synchronize(device: str) -> None:
 def main() -> None:
     job = Job(**json.loads(sys.argv[1]))
     say = lambda phase: print(json.dumps({"phase": phase}), flush=True)
-    print(json.dumps({"result": measure(job, say)}), flush=True)
+    try:
+        said = {"result": measure(job, say)}
+    except WorkFailed as failed:
+        said = {"failed": str(failed)}
+    print(json.dumps(said), flush=True)
 
 
 if __name__ == "__main__":

@@ -129,8 +129,8 @@ class CheckedFunction(CompiledFunction):
 
     def _error(self, before: Before, eager: Outcome, found: Difference, wide: Callable[[], Places | None]) -> CheckError:
         finding = _apart(before, Search(before.pristine, eager, self.inner, wide, [each.world for each in self.saved[:-1]]).find)
-        script = write_script(self.name, self.function, self.saved, before.definitions, finding, found, self.options)
-        return CheckError(_message(self.name, found, finding, script), found.place, finding.stage, finding.node, finding.line, script)
+        script, why_not = write_script(self.name, self.function, self.saved, before.definitions, finding, found, self.options)
+        return CheckError(_message(self.name, found, finding, script, why_not), found.place, finding.stage, finding.node, finding.line, script)
 
 
 def _apart(before: Before, run: Callable[[], Any]) -> Any:
@@ -143,8 +143,8 @@ def _apart(before: Before, run: Callable[[], Any]) -> Any:
         set_random_state(now)
 
 
-def _message(name: str, found: Difference, finding: Finding, script: str) -> str:
+def _message(name: str, found: Difference, finding: Finding, script: str, why_not: str) -> str:
     lines = [f"{name}: compiled code does another thing than eager. {found}", f"first stage that differs: {finding.stage}"]
     if finding.node:
         lines.append(f"first node that differs: {finding.node}" + (f", at {finding.line}" if finding.line else ""))
-    return "\n".join([*lines, f"to reproduce: python {script}" if script else "no script to reproduce it could be written"])
+    return "\n".join([*lines, f"to reproduce: python {script}" if script else why_not])

@@ -66,11 +66,11 @@ class Saved:
 
 def write_script(
     name: str, function: types.FunctionType, saved: list[Saved], definitions: tuple[Any, ...], finding: Finding, found: Difference, options: CompileOptions,
-) -> str:
-    """The script's path; empty where none is wanted or something in the call cannot be written down."""
+) -> tuple[str, str]:
+    """The script's path; empty, with the reason in words, where none is wanted or something in the call cannot be written down."""
     folder = options.settings(settings.current()).check_dir or FOLDER
     if folder == "-":
-        return ""
+        return "", "no script was written, as the setting check_dir asks"
     about = f"{found}\nFirst stage that differs: {finding.stage}\n{finding.node}" + (f"\nat {finding.line}" if finding.line else "")
     try:
         text, calls, called = _of_graph(saved[-1], *finding.graph) if finding.graph else _of_user(function, saved, definitions)
@@ -80,9 +80,13 @@ def write_script(
         words = "".join(f", {key}={value!r}" for key, value in _words(options))
         path.write_text(HEAD.format(about=about.replace("\\", "/").replace('"""', "'''"), body=text.source(), function=called, words=words))
         path.with_suffix(".pt").write_bytes(data.getvalue())
-    except Exception:                                        # a value that cannot be pickled, a source that is not there, a folder that is read-only
-        return ""
-    return str(path.resolve())
+    except OSError as error:
+        if "source code" not in str(error):                  # inspect's own word where a function has no file
+            return "", f"no script was written: the folder {folder} cannot be used: {error.strerror or error}"
+        return "", f"no script can be made of this call: the source of a function in it is in no file ({error})"
+    except Exception as error:                               # a value that cannot be pickled, a name that leads elsewhere
+        return "", f"no script can be made of this call: something in it cannot be saved ({type(error).__name__}: {error})"
+    return str(path.resolve()), ""
 
 
 def _words(options: CompileOptions) -> Iterator[tuple[str, Any]]:
