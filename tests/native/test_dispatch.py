@@ -194,8 +194,34 @@ def test_it_looks_like_the_function(core):
     compiled = core.Compiled(function, never)
     assert compiled.__name__ == "function" and compiled.__doc__ == "Doc." and compiled.__wrapped__ is function and compiled.mark == 3
     assert compiled.__qualname__ == function.__qualname__ and compiled.__module__ == __name__
-    assert inspect.signature(compiled) == inspect.signature(function)
+    assert inspect.signature(compiled) == inspect.signature(function) and inspect.getfullargspec(compiled) == inspect.getfullargspec(function)
     assert inspect.unwrap(compiled) is function and weakref.ref(compiled)() is compiled and callable(compiled)
+
+
+def test_inspect_tells_its_kind(core):
+    def plain(x): ...
+
+    def generator(x):
+        yield x
+
+    async def coroutine(x): ...
+
+    async def asynchronous_generator(x):
+        yield x
+
+    kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    for function in (plain, generator, coroutine, asynchronous_generator):
+        assert [kind(core.Compiled(function, never)) for kind in kinds] == [kind(function) for kind in kinds]
+
+
+def test_what_is_set_on_it_is_set_on_the_function(core):
+    def function(x, *, y=2):
+        return x, y
+
+    compiled = core.Compiled(function, lambda c, a, k: None)
+    compiled.__kwdefaults__ = {"y": 5}
+    compiled.__defaults__ = (1,)
+    assert compiled() == (1, 5) and compiled.__code__ is function.__code__
 
 
 def test_another_code_drops_the_entries(core):

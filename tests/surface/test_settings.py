@@ -81,6 +81,6 @@ def test_a_misspelled_variable_is_named_with_the_nearest():
         settings = Settings.from_environment({"THRUWAY_LOG": "guards", "THRUWAY_CHECK": "1", "PATH": "/bin"})
     assert settings == Settings(check=1) and len(heard) == 1
     assert misspelled({"THRUWAY_STANC": "x", "THRUWAY_DUMPS": "y"}) == [
-        "thruway: THRUWAY_STANC is no setting and does nothing; did you mean THRUWAY_STANCE?",
-        "thruway: THRUWAY_DUMPS is no setting and does nothing; did you mean THRUWAY_DUMP?"]
+        "THRUWAY_STANC is no setting and does nothing; did you mean THRUWAY_STANCE?",
+        "THRUWAY_DUMPS is no setting and does nothing; did you mean THRUWAY_DUMP?"]
     assert misspelled({"THRUWAY_CC": "cc", "OTHER_CC": ""}) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from thruway.artifact.key import Key
 from thruway.artifact.store import Store
 from thruway.artifact.toolchain import Toolchain, cpu_identity, find_command, is_found, probe, stamp
+from thruway.core.notice import warn
 from thruway.core.target import Target
 
 _VECTOR_BYTES = {"AVX512": 64, "AVX2": 32, "SVE256": 32, "DEFAULT": 16}
@@ -25,7 +25,7 @@ def open_toolchain(setting: str, store: Store, environ: Mapping[str, str] = os.e
     command = find_command(setting, environ)
     if setting and not is_found(setting):
         instead = " ".join(command) if command else "nothing"
-        warnings.warn(f"thruway: no program is found for the C compiler {setting!r} that THRUWAY_CC names; {instead} is used", RuntimeWarning, stacklevel=2)
+        warn(f"no program is found for the C compiler {setting!r} that THRUWAY_CC names; {instead} is used")
     if command is None:
         return None
     cpu = cpu_identity()

@@ -50,14 +50,15 @@ class Workers:
         self.note = note or (lambda kind, detail: None)
         self._start()
 
-    def submit(self, source: str) -> Compilation:
+    def submit(self, source: str, note: Note | None = None) -> Compilation:
+        """`note` is told in place of the one that all share."""
         if self._pid != os.getpid():
             self._start()
         key = kernel_key(source, self.toolchain)
         with self._lock:
             future = self._running.get(key.digest)
             if future is None:
-                future = self._running[key.digest] = self._find_or_compile(key, source)
+                future = self._running[key.digest] = self._find_or_compile(key, source, note or self.note)
                 future.add_done_callback(lambda _: self._running.pop(key.digest, None))
         return Compilation(source, self, self._pid, future)
 
@@ -67,11 +68,12 @@ class Workers:
         self._running: dict[str, Future[Path]] = {}
         self._threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix=THREADS)
 
-    def _find_or_compile(self, key: Key, source: str) -> Future[Path]:
+    def _find_or_compile(self, key: Key, source: str, note: Note) -> Future[Path]:
         stored = self.store.get_path(key)
-        self.note("cache_miss" if stored is None else "cache_hit", key.digest)
         if stored is None:
+            note("cache_miss", f"not on disk, so it is compiled: {key.digest}")
             return self._threads.submit(self._compile, key, source)
+        note("cache_hit", f"on disk: {key.digest}")
         found: Future[Path] = Future()
         found.set_result(stored)
         return found

@@ -6,10 +6,10 @@ Each field names its environment variable; docs/settings.md is generated from th
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from thruway.core.notice import warn
 
 STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
 NUMERICS = ("eager", "strict", "fused")
@@ -55,7 +55,7 @@ class Settings:
         misspelled are warned of."""
         changes = {}
         for complaint in misspelled(environ):
-            warnings.warn(complaint, RuntimeWarning, stacklevel=2)
+            warn(complaint)
         for f in fields(cls):
             text = environ.get(f.metadata["env"])
             if text is not None:
@@ -67,7 +67,7 @@ def misspelled(environ: Mapping[str, str]) -> list[str]:
     """A sentence for each variable that looks like a setting and is none, with the nearest that there is."""
     known = [f.metadata["env"] for f in fields(Settings)]
     unknown = [name for name in environ if name.upper().startswith("THRUWAY_") and name not in known]
-    return [f"thruway: {name} is no setting and does nothing; did you mean {min(known, key=lambda one: _edits(name.upper(), one))}?" for name in unknown]
+    return [f"{name} is no setting and does nothing; did you mean {min(known, key=lambda one: _edits(name.upper(), one))}?" for name in unknown]
 
 
 def _edits(one: str, other: str) -> int:

@@ -616,7 +616,21 @@ static PyMemberDef compiled_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+/* What inspect asks a function for, and the function's own: those of the one that was compiled. */
+static PyObject *get_of_function(PyObject *self, void *name)
+{
+    return PyObject_GetAttrString((PyObject *)((Compiled *)self)->function, name);
+}
+
+static int set_of_function(PyObject *self, PyObject *value, void *name)
+{
+    return PyObject_SetAttrString((PyObject *)((Compiled *)self)->function, name, value);
+}
+
 static PyGetSetDef compiled_getset[] = {
+    {"__code__", get_of_function, set_of_function, NULL, "__code__"},
+    {"__defaults__", get_of_function, set_of_function, NULL, "__defaults__"},
+    {"__kwdefaults__", get_of_function, set_of_function, NULL, "__kwdefaults__"},
     {"entries", get_entries, set_entries, "tuple of Entry, tried in order after the one that answered last", NULL},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -369,6 +369,11 @@ def _without_own_frames(traceback: TracebackType | None) -> TracebackType | None
     return traceback
 
 
+def _of_function(name: str) -> property:
+    """What inspect asks a function for: that of the one that was compiled."""
+    return property(lambda self: getattr(self.__wrapped__, name), lambda self, value: setattr(self.__wrapped__, name, value))
+
+
 class Compiled:
     """Compiled(function, miss): miss(compiled, args, kwargs) gives an Entry, or None to run the function."""
 
@@ -381,6 +386,10 @@ class Compiled:
 
     def __get__(self, instance: object, owner: type | None = None) -> object:
         return self if instance is None else MethodType(self, instance)
+
+    __code__ = _of_function("__code__")
+    __defaults__ = _of_function("__defaults__")
+    __kwdefaults__ = _of_function("__kwdefaults__")
 
     def __repr__(self) -> str:
         return f"<compiled {self.__wrapped__.__qualname__}>"

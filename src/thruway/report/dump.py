@@ -7,12 +7,12 @@ within a process. Generated code gets a `.c` name, everything else `.txt`.
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from pathlib import Path
 
 from thruway.core.ambient import settings
 from thruway.core.journal import Journal
+from thruway.core.notice import warn
 
 SUFFIXES = {"code": ".c"}
 
@@ -41,7 +41,7 @@ class DumpWriter:
             path.write_text(text if text.endswith("\n") else text + "\n")
         except OSError as error:
             self.refused.add(top)
-            warnings.warn(f"thruway: nothing more is written to the folder that THRUWAY_DUMP names: {error}", RuntimeWarning, stacklevel=2)
+            warn(f"nothing more is written to the folder that THRUWAY_DUMP names: {error}")
 
 
 def file_name(text: str) -> str:

@@ -18,7 +18,7 @@ import torch
 
 from thruway import native
 from thruway.artifact.artifact import Artifact
-from thruway.artifact.workers import Workers
+from thruway.artifact.workers import Note, Workers
 from thruway.core.errors import CompilerBug
 from thruway.core.launch import LaunchList
 from thruway.runtime.cpu.flatten import native_program
@@ -84,9 +84,11 @@ def load(
     return Runnable(launcher(launch, watched=watched_inputs(launch), derive=derivation, plain=plain, first=first), derivation)
 
 
-def load_artifact(artifact: Artifact, workers: Workers | None, *, report: Report | None = None, plain: Call | None = None) -> Runnable:
-    """Compiles what the store lacks, then loads. `workers` may be None where the artifact has no kernels."""
-    waiting = [workers.submit(source) for source in artifact.sources] if workers else []
+def load_artifact(
+    artifact: Artifact, workers: Workers | None, *, report: Report | None = None, plain: Call | None = None, note: Note | None = None,
+) -> Runnable:
+    """Compiles what the store lacks, then loads. `workers` may be None where the artifact has no kernels. `note` hears what the store had."""
+    waiting = [workers.submit(source, note) for source in artifact.sources] if workers else []
     libraries = [_open(each.library(), workers, each.source) for each in waiting]
     return load(artifact.launch, libraries, report=report, plain=plain)
 

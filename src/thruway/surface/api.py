@@ -194,4 +194,5 @@ def _python_function(target: Any) -> Any:
     def builtin(*args: Any, **kwargs: Any) -> Any:
         return target(*args, **kwargs)
 
+    builtin.__annotations__ = {}                                          # its own, where the builtin has none
     return builtin

@@ -8,6 +8,7 @@ Special methods are looked up on the type, so each module class gets a proxy cla
 from __future__ import annotations
 
 import copy
+import inspect
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -80,6 +81,9 @@ class ModuleProxy:
 
     def __dir__(self) -> list[str]:
         return dir(self._thruway_original)
+
+
+ModuleProxy.__call__.__signature__ = inspect.signature(nn.Module.__call__)        # type: ignore[attr-defined]
 
 
 class ProxyMethod:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import sys
-import warnings
 
 import torch
+
+from thruway.core.notice import warn
 
 PYTHONS = ((3, 11), (3, 12))
 OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 14)
@@ -33,5 +34,5 @@ def is_supported() -> bool:
     """Whether this process can compile; the first call warns where it cannot."""
     reason = why_not(sys.version_info[:2], torch.__version__)
     if reason:
-        warnings.warn(f"thruway does not compile under {reason}: everything runs eager", RuntimeWarning, stacklevel=3)
+        warn(f"nothing is compiled under {reason}: everything runs eager")
     return not reason
