@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import resource
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,11 +22,12 @@ from thruway.artifact.store import StoreRefused, open_store, temporary_store
 from thruway.artifact.target import cpu_target, open_toolchain
 from thruway.artifact.toolchain import NO_COMPILER
 from thruway.artifact.workers import Workers
-from thruway.capture.conditional import Conditional, WhileLoop
+from thruway.capture.conditional import Conditional, WhileLoop, forward_of
 from thruway.codegen.sources import Sources, generate
 from thruway.codegen.unfold import unfold
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.journal import Journal
+from thruway.core.notice import warn
 from thruway.core.passes import check_order, run_passes
 from thruway.frame.modes import DTYPE_SETTERS, sets_modes, with_autocast
 from thruway.core.settings import Settings
@@ -110,13 +110,13 @@ class GraphCompiler:
             places = output_places(side)
             return run if places == [(False, i) for i in range(len(places))] else passing(run, places)
         if not needs_cut(side.graph) or any(one.meta is None for one in inputs) or sets_modes(side.graph, DTYPE_SETTERS):
-            return by_operators(side.forward)
+            return by_operators(forward_of(side))
         weights, trusted = [one.weight for one in inputs], [one.trusted for one in inputs]
         pieces = cut(side, [one.meta for one in inputs], weights, trusted)
         return self._compile_pieces(pieces, list(zip(weights, trusted)), name, settings, default_float, mode, facts)
 
     def _piece(self, piece: Piece, name: str, settings: Settings, default_float: str, mode: str, facts: Facts) -> Callable[..., Any]:
-        plain = by_operators(piece.module.forward)
+        plain = by_operators(forward_of(piece.module))
         try:
             if piece.overlaps and may_write(piece.module.graph):
                 raise Unsupported("TW807", "a piece writes one of two tensors that may share memory")
@@ -246,7 +246,8 @@ class GraphCompiler:
         key = graph_key(sources.hash, settings, machine.target, torch.__version__, "")
         artifact = Artifact(key, sources.units, sources.launch)
         with self.journal.time("compile", name):
-            runnable = load_artifact(artifact, machine.workers, report=lambda detail: self.journal.add("repack", name, str(detail)))
+            runnable = load_artifact(artifact, machine.workers, report=lambda detail: self.journal.add("repack", name, str(detail)),
+                                     note=lambda kind, detail: self.journal.add(kind, name, detail))
         return runnable.call
 
     def machine(self, settings: Settings) -> Machine:
@@ -271,7 +272,7 @@ class Machine:
         try:
             self.store = open_store(settings)
         except StoreRefused as refused:
-            warnings.warn(f"thruway: {refused}. Until then kernels are kept for this process alone.", stacklevel=2)
+            warn(f"{refused}. Until then kernels are kept for this process alone.")
             self.store, self._folder = temporary_store(settings)
 
     @functools.cached_property
@@ -279,7 +280,7 @@ class Machine:
         toolchain = open_toolchain(self.settings.compiler, self.store)
         if toolchain is None:
             return None
-        return Workers(toolchain, self.store, lambda kind, detail: self.journal.add(kind, "", detail))
+        return Workers(toolchain, self.store)
 
     @functools.cached_property
     def target(self) -> Target:

@@ -278,7 +278,7 @@ def test_a_graph_of_another_capture_keeps_gradients():
 def test_a_refused_cache_folder_is_said_and_costs_no_compilation(tmp_path):
     occupied = tmp_path / "occupied"
     occupied.write_text("a file")
-    with thruway.settings.override(cache_dir=str(occupied)), pytest.warns(UserWarning, match="name another in THRUWAY_CACHE_DIR"):
+    with thruway.settings.override(cache_dir=str(occupied)), pytest.warns(RuntimeWarning, match="name another in THRUWAY_CACHE_DIR"):
         told = thruway.explain(lambda x: x.sin() * 2)(torch.ones(3))
     assert told.graph_count == 1 and not told.eager and not any("bug" in note for note in told.notes)
 
@@ -287,6 +287,29 @@ def test_a_cache_folder_that_cannot_be_written_is_said_and_costs_no_compilation(
     folder = tmp_path / "closed"
     folder.mkdir(mode=0o500)
     monkeypatch.setattr(os, "access", lambda path, wanted, **_: path != folder)
-    with thruway.settings.override(cache_dir=str(folder)), pytest.warns(UserWarning, match="cannot be written.*kept for this process alone"):
+    with thruway.settings.override(cache_dir=str(folder)), pytest.warns(RuntimeWarning, match="cannot be written.*kept for this process alone"):
         told = thruway.explain(lambda x: x.sin() * 2)(torch.ones(3))
     assert told.graph_count == 1 and not told.eager and not any("bug" in note for note in told.notes)
+
+
+def fails_in_a_side(x, i, v):
+    x.add_(1)
+    kept = x[x > 0] * 2
+    if v.sum() > 0:
+        made = torch.index_select(kept, 0, i)
+    else:
+        made = torch.index_select(kept, 0, i) * 2
+    return made
+
+
+@pytest.mark.parametrize("wants_grad", [False, True])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_an_error_in_a_side_of_a_branch_comes_from_its_line(capfd, wants_grad, sign):
+    compiled = thruway.compile(fails_in_a_side)
+    compiled(torch.ones(4), torch.tensor([1, 2]), torch.ones(2))
+    arguments = lambda: (torch.ones(4), torch.tensor([1, 22]), torch.full((2,), sign, requires_grad=wants_grad))
+    wanted, got = failure_of(fails_in_a_side, arguments()), failure_of(compiled, arguments())
+    assert (type(got), str(got)) == (type(wanted), str(wanted))
+    last = traceback.extract_tb(got.__traceback__)[-1]
+    assert last.filename == HERE and last.lineno == traceback.extract_tb(wanted.__traceback__)[-1].lineno
+    assert capfd.readouterr().err == ""                      # what torch.fx prints about errors in its modules

@@ -117,3 +117,15 @@ def test_a_line_that_the_detail_names_is_not_said_twice(printed):
     with settings.override(logs=("recompiles",)):
         journal.add("recompile", "f", f"x was 2, is 3; needed at {WHERE}", where=WHERE)
     assert lines == [f"[recompiles] f x was 2, is 3; needed at {WHERE}"]
+
+
+def test_the_topic_cache_names_the_function_and_says_hit_or_miss(tmp_path, capsys):
+    def half(x):
+        return x * 0.5 + x.sin()
+
+    for word in ("not on disk", "on disk: "):
+        thruway.reset()
+        with settings.override(cache_dir=str(tmp_path), logs=("cache",)):
+            thruway.compile(half)(torch.ones(5))
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("[cache]")]
+        assert "half" in line.split(maxsplit=1)[1].partition(word)[0] and word in line

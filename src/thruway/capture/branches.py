@@ -16,14 +16,15 @@ import torch
 from torch.fx import Graph, Node
 
 from thruway.bytecode.flow import comes_back, joins, live_locals, only_raises
-from thruway.capture.breaks import unsupported
+from thruway.capture.breaks import OF_SIDES, unsupported
+from thruway.capture.caught import writes_inputs
 from thruway.capture.conditional import Conditional, expect
 from thruway.capture.effects import Build, Choose, ExposeFirst, Step, Write
 from thruway.capture.links import Link
 from thruway.capture.locals import LazyLocals
 from thruway.capture.selectable import is_cheap
 from thruway.capture.state import Frame, Inline, Return, State, UserRaise, Yield
-from thruway.capture.tensors import call_torch, result_value, tensor_node, writes_inputs
+from thruway.capture.tensors import call_torch, result_value, tensor_node
 from thruway.capture.values.base import (
     CellValue, Constant, DictValue, InstanceDict, ListValue, MethodValue, PartialValue, SizeValue, SliceValue, TensorValue, TupleValue, Unknown,
     UnknownValue, Value, ViewValue, new_age,
@@ -97,7 +98,7 @@ def branch(state: State, frame: Frame, condition: TensorValue, when_true: Place,
         raise
     except Unsupported as error:
         start.restore()
-        raise unsupported(state, "TW103", f"the truth of a tensor, and the sides cannot stay in the graph: {error.reason.what}") from error
+        raise unsupported(state, "TW103", f"the truth of a tensor, and the sides cannot stay in the graph: {error.reason.what}", hint=OF_SIDES) from error
 
 
 def _tried(state: State, frame: Frame, condition: TensorValue, places: tuple[Place, Place], caution: int) -> Return | None:
@@ -482,7 +483,7 @@ def _seen(merge: Merge, one: Value, other: Value) -> Value:
 
 def _is_handled(state: State) -> bool:
     """Whether some frame would handle what a side raises."""
-    return any(r.start <= frame.pc - 1 < r.end for frame in state.frames for r in frame.exceptions)
+    return any(frame.handler() for frame in state.frames)
 
 
 def side_graph(nodes: list[Node], operands: list[Node], results: list[Node]) -> Graph:

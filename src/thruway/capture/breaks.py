@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from thruway.core.errors import Unsupported, UserLine
+from thruway.shapes.refuse import ELEMENTS
 
 CATALOGUE: dict[str, tuple[str, str]] = {
     "TW100": ("instruction {0} is not captured", "move the construct out of the compiled function"),
-    "TW101": ("call of {0} is not captured", "mark it with thruway.allow_in_graph if it only computes tensors, or call it outside"),
+    "TW101": ("call of {0} is not captured", "call it outside; a function of yours that only computes tensors may be marked with thruway.allow_in_graph"),
     "TW102": ("attribute {0} of {1} is not captured", "read it before the call and pass the value in"),
     "TW103": ("the value of a tensor is needed in Python: {0}",
-              "stay in torch's operators (torch.where, torch's own in place of numpy's), or accept the break"),
+              ELEMENTS),
     "TW104": ("operator {0} on {1} is not captured", "convert the operands first, or compute this outside"),
     "TW105": ("iteration over {0} is not captured", "turn it into a list before the call"),
     "TW106": ("write to {0} is not captured", "return the value instead and store it outside"),
@@ -26,12 +27,19 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "TW118": ("a function or dispatch mode, or a transform of torch, is on around the call", "call it outside the mode"),
     "TW119": ("the content of the list {0} is needed, whose length changes between calls", "pass a list of one length, or a tensor"),
     "TW117": ("{0} is written and shares memory with {1}", "pass tensors that do not overlap"),
+    "TW120": ("an error of {0} would be caught here, after a tensor from outside was written", "move the operator, or the write, out of the `try`"),
     "TW130": ("{0} is marked with thruway.disable{1}", "remove the mark where the function may be captured"),
 }
 
 
-def unsupported(state, code: str, *parts: object) -> Unsupported:
-    """The Unsupported for a catalogue entry at the user's line."""
-    what, hint = CATALOGUE[code]
+OF_SIDES = "let both sides end with values of the same kinds, shapes and dtypes, or choose with torch.where"
+OF_ROUNDS = "let every round keep kinds, shapes and dtypes, and print and store behind the loop"
+OF_NUMPY = "use torch's function in place of numpy's, or accept the break"
+OF_THRUWAY = "call thruway's own functions outside compiled code; the function that they give may be called inside"
+
+
+def unsupported(state, code: str, *parts: object, hint: str = "") -> Unsupported:
+    """The Unsupported for a catalogue entry at the user's line, with the entry's hint where no other fits better."""
+    what, usual = CATALOGUE[code]
     where: UserLine | None = state.where()
-    return Unsupported(code, what.format(*parts), hint, where)
+    return Unsupported(code, what.format(*parts), hint or usual, where)

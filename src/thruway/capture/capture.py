@@ -33,8 +33,9 @@ from thruway.core.errors import BreakReason, FullGraphError, Unsupported
 from thruway.core.settings import Settings
 from thruway.frame.guard import GlobalState, GuardSet
 from thruway.frame.modes import autocast_devices, present, present_devices, put_back, without_device_mode
-from thruway.frame.source import Attr, Cell, Global, Item, Local, Own, Source, is_module_tensor, show
+from thruway.frame.source import Attr, Cell, Global, Item, Local, Own, Source, is_module_tensor, tell
 from thruway.shapes.floats import FloatNode
+from thruway.shapes.raising import raises_by_elements
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceMode, TraceTensor
 from thruway.shapes.traits import METADATA_INPLACE, Traits, traits_of
@@ -175,6 +176,7 @@ class WriteRecorder(TraceMode):
             self.state.draws += 1
         if self.state.sides:
             note_operator(self.state, op, traits, args, result)
+        self.state.is_hanging |= raises_by_elements(op, getattr(getattr(result, "_meta", None), "dtype", ""))
         for name in (*traits.writes, *_statistics_written(op, args)):
             written = kwargs.get(name) if isinstance(name, str) else args[name] if name < len(args) else None
             for one in written if isinstance(written, list | tuple) else (written,):
@@ -206,7 +208,7 @@ def _guard_overlap(state: State) -> BreakReason | None:
         if isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written:
             for other in state.inputs:
                 if other is not one and isinstance(other.value, TensorValue) and not _guard_apart(state, one.value, other.value):
-                    return unsupported(state, "TW117", show(one.value.source), show(other.value.source)).reason
+                    return unsupported(state, "TW117", tell(one.value.source), tell(other.value.source)).reason
     return None
 
 

@@ -24,7 +24,7 @@ class Conditional:
         self.sides = (_module(when_true), _module(when_false))
 
     def __call__(self, condition: torch.Tensor, *operands: Any) -> tuple[torch.Tensor, ...]:
-        return _forward(self.sides[0 if condition else 1])(*operands)
+        return forward_of(self.sides[0 if condition else 1])(*operands)
 
     @staticmethod
     def driver(when_true: Run, when_false: Run) -> Run:
@@ -46,7 +46,7 @@ class WhileLoop:
         self.carried, self.kept = carried, kept
 
     def __call__(self, flag: Any, *operands: Any) -> tuple[Any, ...]:
-        return self.driver(_forward(self.sides[0]))(flag, *operands)
+        return self.driver(forward_of(self.sides[0]))(flag, *operands)
 
     def driver(self, body: Run) -> Run:
         """What runs the loop by `body`."""
@@ -65,9 +65,10 @@ def _module(graph: Graph) -> torch.fx.GraphModule:
     return _LazyGraphModule(torch.nn.Module(), graph)
 
 
-def _forward(side: torch.fx.GraphModule) -> Run:
+def forward_of(side: torch.fx.GraphModule) -> Run:
     """What the module does, without what its call prints about errors."""
-    _LazyGraphModule.force_recompile(side)
+    if isinstance(side, _LazyGraphModule):
+        _LazyGraphModule.force_recompile(side)
     return side.forward
 
 

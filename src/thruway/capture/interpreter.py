@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
-from thruway.bytecode.decode import ExceptionRange, decode
+from thruway.bytecode.decode import decode
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes import HANDLERS
 from thruway.capture.state import Frame, Inline, Marker, Return, State, UserRaise, Yield
@@ -91,13 +91,13 @@ def _deliver(state: State, caller: Frame, frame: Frame, value: Value) -> Inline 
 def _unwind(state: State, base: int, raised: UserRaise) -> None:
     """Looks for a handler in the frames above `base`, innermost first; leaves the loop with UserRaise where there is none."""
     frames = state.frames
-    if base == 0 and not any(_handler(frame) for frame in frames):
+    if base == 0 and not any(frame.handler() for frame in frames):
         raise unsupported(state, "TW107", describe(raised.value))
     _link(state, raised.value)
     while len(frames) > base:
         frame = frames[-1]
         at = frame.pc - 1
-        found = _handler(frame)
+        found = frame.handler()
         if found is not None:
             del frame.stack[found.depth:]
             if found.lasti:
@@ -126,11 +126,6 @@ def _link(state: State, error: Value) -> None:
             return
         link = link.slots.get("__context__")
     set_slot(state, error, "__context__", handled)
-
-
-def _handler(frame: Frame) -> ExceptionRange | None:
-    at = frame.pc - 1
-    return next((r for r in frame.exceptions if r.start <= at < r.end), None)
 
 
 def describe(error: Value) -> str:

@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from thruway.bytecode.flow import RETURNS, joins, live_locals, loop_at
 from thruway.capture import branches
-from thruway.capture.breaks import unsupported
+from thruway.capture.breaks import OF_ROUNDS, unsupported
 from thruway.capture.branches import (
     DEEPEST, Place, Side, Start, copy_frame, held_number, joined_trace, run_side, set_content, side_graph, side_results,
 )
@@ -62,7 +62,7 @@ def branch(state: State, frame: Frame, condition: TensorValue, when_true: Place,
     except Unsupported as error:
         if why is None:
             raise
-        raise unsupported(state, "TW103", f"the truth of a tensor, and the loop cannot stay in the graph: {why.reason.what}") from why
+        raise unsupported(state, "TW103", f"the truth of a tensor, and the loop cannot stay in the graph: {why.reason.what}", hint=OF_ROUNDS) from why
 
 
 class _Loop:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from thruway.bytecode.decode import ExceptionRange
 from thruway.capture.effects import Effects
 from thruway.capture.values.base import Constant, FunctionValue, ObjectValue, Value
 from thruway.core.errors import BreakReason, UserLine, Unsupported
@@ -60,6 +61,11 @@ class Frame:
         while frames[-1].caller is not None:
             frames.append(frames[-1].caller)
         return tuple(reversed(frames))
+
+    def handler(self) -> ExceptionRange | None:
+        """Where Python goes on in this frame if the running instruction raises."""
+        at = self.pc - 1
+        return next((r for r in self.exceptions if r.start <= at < r.end), None)
 
     def line(self) -> int | None:
         _, instruction = self.program[max(self.pc - 1, 0)]
@@ -171,6 +177,7 @@ class State:
     may_wait: bool = False                              # whether this call may be left as it is, so that a later one is captured better
     found_by_code: bool = False                           # the function may be another one of the same code at the next call
     number_inputs: dict[Source, Any] = field(default_factory=dict)
+    is_hanging: bool = False                              # elements decide whether what was traced last raises
     is_opaque: bool = False                               # what was traced last depends on elements: eager's kernels must run it
     lookups: dict[Any, Any] = field(default_factory=dict)
     class_writes: dict[tuple[type, str], Written] = field(default_factory=dict)
@@ -200,7 +207,7 @@ class State:
         """The user's line being run: the innermost frame outside torch's files and ours, else the innermost."""
         if not self.frames:
             return None
-        frame = next((f for f in reversed(self.frames) if not _is_library(f.code.co_filename)), self.frames[-1])
+        frame = next((f for f in reversed(self.frames) if not is_library(f.code.co_filename)), self.frames[-1])
         return self.line_of(frame)
 
     def line_of(self, frame: Frame) -> UserLine:
@@ -290,7 +297,7 @@ _IMMUTABLE_FLAG = 1 << 8      # Py_TPFLAGS_IMMUTABLETYPE
 
 
 @lru_cache(maxsize=None)
-def _is_library(filename: str) -> bool:
+def is_library(filename: str) -> bool:
     """Whether the file is torch's or ours. Asked for every frame, whenever something is guarded."""
     return filename.startswith(FOLDERS)
 

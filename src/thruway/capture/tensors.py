@@ -16,6 +16,7 @@ import torch.nn.functional
 from torch.utils._device import _device_constructors
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.caught import refuse_caught_error
 from thruway.capture.eager_errors import eager_error
 from thruway.capture.state import Input, State
 from thruway.capture.values.base import (
@@ -134,13 +135,16 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
         trace_kwargs = {k: to_trace(v) for k, v in kwargs.items()}
     except NotTensorArguments:
         return None
-    writes = state.writes
+    writes, state.is_hanging = state.writes, False
     result = run_trace(state, target, trace_args, trace_kwargs)
     if state.writes != writes and any(map(_repeats_elements, [*trace_args, *trace_kwargs.values()])):
         error = eager_error(target, trace_args, trace_kwargs)
         if error is not None:
             raise_real(state, error)
-    return record_result(state, target, args, kwargs, result, state.writes != writes)
+    recorded = record_result(state, target, args, kwargs, result, state.writes != writes)
+    if state.is_hanging:
+        refuse_caught_error(state, getattr(target, "__name__", str(target)))
+    return recorded
 
 
 # torch 2.11 takes products of batches apart by the numbers behind their sizes, which fixes these.
@@ -301,11 +305,6 @@ def result_value(state: State, node: torch.fx.Node, result: Any) -> Value:
             pairs[key] = (from_python(state, key), result_value(state, part, item))
         return DictValue(pairs)
     return from_python(state, result)
-
-
-def writes_inputs(state: State) -> bool:
-    """Whether a tensor found outside has been written: the function itself cannot run from its start then."""
-    return any(isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written for one in state.inputs)
 
 
 def _bind_numbers(state: State, value: TensorValue) -> None:

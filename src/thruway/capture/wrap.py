@@ -34,7 +34,7 @@ from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
 from thruway.frame.plain import plain_tensor
 from thruway.frame.source import (
-    Attr, Cell, ClosureCell, Default, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, PlainTensor, Source, Viewed, root_of, show,
+    Attr, Cell, ClosureCell, Default, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, PlainTensor, Source, Viewed, root_of, tell,
 )
 from thruway.native.fallback import viewed_dict
 from thruway.shapes.floats import FloatInput, FloatNode, IntInputNode
@@ -266,7 +266,7 @@ def _wrap_list(state: State, obj: list, source: Source, guarded: bool) -> Value:
     cls = type(obj)
     state.guard("type", source, cls)
     if cls is list and state.dynamic and (source, None) in state.dynamic:
-        return UnreadList(source, lambda: unsupported(state, "TW119", show(source)))
+        return UnreadList(source, lambda: unsupported(state, "TW119", tell(source)))
     state.guard("length", source, len(obj))
     value = ListValue([], source, cls)
     state.by_id[id(obj)] = value

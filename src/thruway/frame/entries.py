@@ -16,7 +16,7 @@ import torch
 from thruway import native
 from thruway.frame.check import compile_check
 from thruway.frame.guard import GlobalState, Guard, GuardSet
-from thruway.frame.source import Source, show
+from thruway.frame.source import Source, tell
 from thruway.frame.state import read_state
 from thruway.native.fallback import bind_arguments
 
@@ -62,7 +62,7 @@ class Miss:
         if self.guard is None:
             return f"{self.old} was {self.new}"
         place = f"; needed at {self.guard.why}" if self.guard.why else ""
-        return f"{self.guard.kind} of {show(self.guard.source)}: {self.old} → {self.new}{place}"
+        return f"{self.guard.kind} of {tell(self.guard.source)}: {self.old} → {self.new}{place}"
 
     @property
     def hint(self) -> str:
@@ -200,7 +200,7 @@ def _show_expected(guard: Guard) -> str:
         case "type":
             return guard.expected.__name__
         case "same_object" | "not_same_object" | "no_overlap":
-            return show(guard.expected)
+            return tell(guard.expected)
         case "answer":
             return f"the same answer for {_short(guard.expected.key)}"
         case "size":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from thruway.core import sizes
 from thruway.frame.guard import Guard, GuardSet, TensorExpectation
-from thruway.frame.source import show
+from thruway.frame.source import tell
 
 LONGEST = 100
 
@@ -25,7 +27,7 @@ def show_guard(guard: Guard) -> str:
 
 
 def _condition(guard: Guard) -> str:
-    place, expected = show(guard.source), guard.expected
+    place, expected = tell(guard.source), guard.expected
     match guard.kind:
         case "tensor":
             return f"{place}: {_tensor(expected)}"
@@ -48,11 +50,11 @@ def _condition(guard: Guard) -> str:
         case "code":
             return f"{place}.__code__ is {_object(expected)}"
         case "same_object":
-            return f"{place} is {show(expected)}"
+            return f"{place} is {tell(expected)}"
         case "not_same_object":
-            return f"{place} is not {show(expected)}"
+            return f"{place} is not {tell(expected)}"
         case "no_overlap":
-            return f"{place} shares no memory with {show(expected)}"
+            return f"{place} shares no memory with {tell(expected)}"
         case "answer":
             return f"{place} has the same answer for {_short(repr(expected.key))}"
         case "truth":
@@ -75,6 +77,8 @@ def _tensor(expected: TensorExpectation) -> str:
 
 def _object(value: object) -> str:
     """A short name: that of a class, function or code; the text of a small constant; else the value's type."""
+    if isinstance(value, ModuleType):
+        return f"the module {value.__name__}"
     name = getattr(value, "__qualname__", None) or getattr(value, "co_qualname", None)
     if name:
         module = getattr(value, "__module__", "builtins")

@@ -5,6 +5,7 @@ Sources that are reached through another one remember their hash: capture looks 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -253,6 +254,14 @@ def show(source: Source) -> str:
             return "<this function>"
         case _:
             raise TypeError(f"not a source: {source!r}")
+
+
+def tell(source: Source) -> str:
+    """`show` for readers: what has no name in the user's code is named by what it is."""
+    return HIDDEN.sub(lambda found: f"<value {found[1]} at the break>" if found[1] else f"<object {found[2]} that the code uses>", show(source))
+
+
+HIDDEN = re.compile(r"^\.s(\d+)|<kept value (\d+)>")          # parameters of continuations, and what the entry itself keeps
 
 
 def is_module_tensor(source: Source) -> bool:

@@ -9,13 +9,7 @@ from __future__ import annotations
 from torch.fx import Node
 
 from thruway.shapes.meta import TensorMeta
-
-INDEXING = frozenset({
-    "index", "index_select", "gather", "embedding", "embedding_bag", "take", "take_along_dim", "scatter", "scatter_add", "scatter_reduce", "index_add",
-    "index_copy", "index_fill", "index_put", "index_reduce", "one_hot", "nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward",
-    "nll_loss2d_forward", "cross_entropy_loss", "_unsafe_index", "bincount", "put",
-})
-DIVIDING = frozenset({"floor_divide", "remainder", "fmod", "div"})       # integers by 0
+from thruway.shapes.raising import indexes_or_divides, name_of_operator
 
 
 def can_raise(node: Node) -> bool:
@@ -24,5 +18,4 @@ def can_raise(node: Node) -> bool:
     first = value[0] if isinstance(value, tuple) and value else value
     if node.op != "call_function" or not isinstance(first, TensorMeta) or first.device.partition(":")[0] != "cpu":
         return False
-    name = str(node.target).removeprefix("aten.").partition(".")[0]
-    return name in INDEXING or (name in DIVIDING and first.dtype.startswith(("int", "uint")))
+    return indexes_or_divides(name_of_operator(node.target), first.dtype)

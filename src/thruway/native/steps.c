@@ -191,10 +191,10 @@ static int take_result(CallStep *s, Frame *f, Py_ssize_t i, PyObject *value)
 
 static int run_call(CallStep *s, Frame *f, int *wrote)
 {
+    *wrote |= s->writes; /* also where it fails: it may have written half of it */
     PyObject *result = call_torch(s, f);
     if (!result)
         return -1;
-    *wrote |= s->writes;
     int bad = 0;
     if (s->outs.count == 1 && !PyTuple_Check(result) && !PyList_Check(result))
         bad = take_result(s, f, 0, result);

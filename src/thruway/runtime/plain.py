@@ -1,7 +1,8 @@
 """A captured graph run by torch's own operators: where gradients are wanted, and where thruway's compiler cannot take the graph.
 
 Where an operator fails before anything older than the call was written, random state goes back and RegionFailed says so: the caller
-runs the function itself, which raises eager's error at the user's line.
+runs the function itself, which raises eager's error at the user's line. An operator that writes something older may have written half of it
+when it fails, so its error is raised as it is.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from torch.fx import Graph, Node
 
 from thruway.native import RegionFailed
-from thruway.runtime.users_line import raise_at_users_line
+from thruway.runtime.users_line import failed_node, raise_at_users_line
 
 DRAWING = ("dropout", "rand", "bernoulli", "normal", "multinomial", "uniform", "exponential", "geometric", "cauchy", "poisson", "rrelu", "gumbel",
            "scaled_dot_product")
@@ -25,7 +26,7 @@ Outputs = tuple[torch.Tensor, ...]
 
 def plain_region(graph: Graph, run: Callable[..., Outputs]) -> Callable[..., Outputs]:
     """A callable over the inputs of `graph`, which `run` runs."""
-    writes, draws = may_write(graph), may_draw(graph)
+    writes, draws, older = may_write(graph), may_draw(graph), _writing_older(graph)
 
     def call(*inputs: torch.Tensor) -> Outputs:
         before = _versions(inputs) if writes else ()
@@ -35,7 +36,7 @@ def plain_region(graph: Graph, run: Callable[..., Outputs]) -> Callable[..., Out
         except Exception as error:
             if _has_saved_tensors_hooks():
                 raise
-            if not writes or _versions(inputs) == before:
+            if not writes or _versions(inputs) == before and failed_node(error, graph) not in older:
                 if state is not None:
                     set_random_state(state)
                 raise RegionFailed(error) from error
@@ -93,6 +94,20 @@ def _may_write(node: Node) -> bool:
     name = name_of(node)
     return name.endswith("_") or node.target in IN_PLACE or name in WRITING or "out" in node.kwargs or node.kwargs.get("inplace", False) is not False \
         or any(argument is True for argument in node.args)
+
+
+def _writing_older(graph: Graph) -> set[Node]:
+    """The calls that may write what was there before the graph ran. Where it is not known whose memory a tensor shares, it counts as older."""
+    roots = {node: getattr(node.meta.get("example_value"), "root", None) for node in graph.nodes}
+    outside = {id(root) for node, root in roots.items() if node.op in ("placeholder", "get_attr")}
+    return {node for node in graph.nodes if node.op.startswith("call") and any(map(_may_write, _with_sides(node)))
+            and any(roots[one] is None or id(roots[one]) in outside for one in node.all_input_nodes)}
+
+
+def _with_sides(node: Node) -> Iterator[Node]:
+    yield node
+    for side in getattr(node.target, "sides", ()):
+        yield from calls_in(side.graph)
 
 
 def _versions(inputs: Sequence[object]) -> list[int]:

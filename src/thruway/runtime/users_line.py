@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from types import TracebackType
+from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from torch.fx import Graph, Node
@@ -16,7 +16,7 @@ _SELECT = re.compile(r"select\(\): index (-?\d+) out of range for tensor of size
 
 def raise_at_users_line(error: Exception, graph: Graph) -> NoReturn:
     """Raises `error`. Where a node of `graph` is found behind it, a frame of the user's function at that line stands last in its traceback."""
-    node = _failed_node(error.__traceback__, graph)
+    node = _first_of(_assigned(error)[::-1], _with_sides(graph))
     line = None if node is None else node.meta.get("line")
     if not isinstance(line, UserLine):
         raise error
@@ -26,16 +26,32 @@ def raise_at_users_line(error: Exception, graph: Graph) -> NoReturn:
     raise error
 
 
-def _failed_node(traceback: TracebackType | None, graph: Graph) -> Node | None:
-    """The node that the last line of generated code in the traceback assigns."""
-    text = ""
+def failed_node(error: Exception, graph: Graph) -> Node | None:
+    """The node of `graph` in which the error arose: a branch where one of its sides failed."""
+    return _first_of(_assigned(error), graph.nodes)
+
+
+def _assigned(error: Exception) -> list[str]:
+    """The names that the lines of generated code in the traceback assign, outermost first: pieces and sides have code of their own."""
+    names, traceback = [], error.__traceback__
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         if file.startswith("<eval_with_key>"):
-            text = linecache.getline(file, traceback.tb_lineno)
+            names.append(linecache.getline(file, traceback.tb_lineno).strip().partition(" ")[0].rstrip(":"))
         traceback = traceback.tb_next
-    name = text.strip().partition(" ")[0].rstrip(":")
-    return next((node for node in graph.nodes if node.name == name), None)
+    return names
+
+
+def _with_sides(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        for side in getattr(node.target, "sides", ()):
+            yield from _with_sides(side.graph)
+        yield node
+
+
+def _first_of(names: list[str], nodes: Iterable[Node]) -> Node | None:
+    known = {node.name: node for node in nodes}
+    return next((known[name] for name in names if name in known), None)
 
 
 def _as_subscript(error: Exception, node: Node) -> Exception:

@@ -16,7 +16,7 @@ from typing import Any
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size, evaluate, symbols
 from thruway.shapes.booleans import BoolNode
-from thruway.shapes.refuse import NO_RULE
+from thruway.shapes.refuse import ELEMENTS, NO_RULE
 
 Expression = Any
 FLOAT_FUNCTIONS = (math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1, math.sin, math.cos, math.tan, math.tanh, math.atan, math.pow)
@@ -135,8 +135,7 @@ class FloatNode:
     def fix(self) -> float:
         """The value as a plain number."""
         if self.is_element():
-            raise Unsupported("TW103", "the value of a tensor is needed in Python",
-                              "stay in torch's operators (torch.where, torch's own in place of numpy's), or accept the break")
+            raise Unsupported("TW103", "the value of a tensor is needed in Python", ELEMENTS)
         for leaf in leaves(self.expression):
             if isinstance(leaf, Size):
                 self.facts.fix(leaf)

@@ -20,7 +20,7 @@ from thruway.core.sizes import Size, SizeLike
 from thruway.shapes.booleans import BoolNode, OpenNode
 from thruway.shapes.floats import FloatNode, Truth
 from thruway.shapes.meta import TensorMeta
-from thruway.shapes.refuse import NO_RULE
+from thruway.shapes.refuse import ELEMENTS, NO_RULE
 from thruway.shapes.rules import strides as layouts
 
 # Hints of symbols that were given none: unlike each other and unlike sizes that code compares with.
@@ -29,7 +29,6 @@ Layout = Callable[[tuple, tuple], bool]
 Range = tuple[int | None, SizeLike | None]
 MOST_POWER = 4              # of a size that stays symbolic
 _TRACED = (2, 2**62)        # a traced size symbol is at least 2, since capture specialises 0 and 1, and fits an int64
-ELEMENTS = "stay in torch's operators (torch.where, torch's own in place of numpy's), or accept the break"
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 

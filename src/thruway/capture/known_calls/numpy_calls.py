@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from thruway.capture.breaks import unsupported
+from thruway.capture.breaks import OF_NUMPY, unsupported
 from thruway.capture.known_calls.torch_tensors import as_tensor, new_tensor
 from thruway.capture.state import State
 from thruway.capture.values.arrays import array_of, call_numpy, number_in_array, tensor_of
@@ -47,7 +47,7 @@ def row(target: Callable[..., Any], name: str, needs_known: bool = False) -> Row
     """A call of `target`. Where results are to be written is refused."""
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
         if any(key in kwargs for key in REFUSED) and name != "where":
-            raise unsupported(state, "TW101", f"numpy's {name} with {', '.join(key for key in REFUSED if key in kwargs)}=")
+            raise unsupported(state, "TW101", f"numpy's {name} with {', '.join(key for key in REFUSED if key in kwargs)}=", hint=OF_NUMPY)
         if name == "where" and len(args) != 3:
             return call_numpy(state, target, args, kwargs, name, True)
         if name in CONVERTS and args and isinstance(args[0], TensorValue):
@@ -61,7 +61,7 @@ def row(target: Callable[..., Any], name: str, needs_known: bool = False) -> Row
 def _fact(state: State, target: Callable[..., Any], args: Args, kwargs: Kwargs, name: str) -> Any:
     """What shapes and dtypes alone say."""
     if not all(isinstance(one, ArrayValue | Constant) for one in (*args, *kwargs.values())):
-        raise unsupported(state, "TW101", f"numpy's {name}")
+        raise unsupported(state, "TW101", f"numpy's {name}", hint=OF_NUMPY)
     given = [one.example if isinstance(one, ArrayValue) else one.value for one in args]
     return target(*given, **{key: one.example if isinstance(one, ArrayValue) else one.value for key, one in kwargs.items()})
 
@@ -85,13 +85,13 @@ def ufunc(target: np.ufunc) -> Row:
 
 def to_numpy(state: State, args: Args, kwargs: Kwargs) -> Value:
     if len(args) > 1 or kwargs:
-        raise unsupported(state, "TW103", "Tensor.numpy with force=")
+        raise unsupported(state, "TW103", "Tensor.numpy with force=", hint=OF_NUMPY)
     return array_of(state, args[0], "Tensor.numpy")
 
 
 def from_numpy(state: State, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1 or kwargs or not isinstance(args[0], ArrayValue):
-        raise unsupported(state, "TW101", "torch.from_numpy")
+        raise unsupported(state, "TW101", "torch.from_numpy", hint=OF_NUMPY)
     return tensor_of(state, torch.from_numpy, args[0], {})
 
 

@@ -18,7 +18,7 @@ import torch
 from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
-from thruway.capture.breaks import unsupported
+from thruway.capture.breaks import OF_NUMPY, unsupported
 from thruway.capture.state import State
 from thruway.capture.tensors import array_node, result_value, tensor_node
 from thruway.capture.values.base import (
@@ -110,9 +110,9 @@ def call_numpy(state: State, target: Callable[..., Any], args: list[Value], kwar
         pairs = [arguments.of(one) for one in args]
         named = {key: arguments.of(one) for key, one in kwargs.items()}
     except NotConstant:
-        raise unsupported(state, "TW101", name) from None
+        raise unsupported(state, "TW101", name, hint=OF_NUMPY) from None
     if needs_known and not arguments.are_known:
-        raise unsupported(state, "TW103", name)
+        raise unsupported(state, "TW103", name, hint=OF_NUMPY)
     result = _on_examples(state, target, [one for one, _ in pairs], {key: one for key, (one, _) in named.items()}, name, arguments.are_known)
     structures = [one for _, one in pairs], {key: one for key, (_, one) in named.items()}
     return _result(state, target, name, arguments, structures, result)
@@ -136,7 +136,7 @@ def _holds_arrays(result: Any) -> bool:
 def _result(state: State, target: Callable[..., Any], name: str, arguments: _Arguments, structures: tuple[list, dict], result: Any) -> Value:
     if isinstance(result, np.generic) and arguments.are_known or not _holds_arrays(result):
         if not arguments.are_known and not isinstance(result, np.dtype | type(None)):
-            raise unsupported(state, "TW103", name)
+            raise unsupported(state, "TW103", name, hint=OF_NUMPY)
         return from_python(state, result)
     node = add_array_node(state, target, name, arguments.nodes, structures)
     return _values(state, node, result, arguments.arrays)
@@ -145,7 +145,7 @@ def _result(state: State, target: Callable[..., Any], name: str, arguments: _Arg
 def add_array_node(state: State, target: Callable[..., Any], name: str, nodes: list[Node], structures: tuple[list, dict]) -> Node:
     """A call that Python runs in its place between the compiled pieces of the graph."""
     if state.sides or state.transforms:
-        raise unsupported(state, "TW103", f"{name} of numpy in a side of a branch or below a transform")
+        raise unsupported(state, "TW103", f"{name} of numpy in a side of a branch or below a transform", hint=OF_NUMPY)
     args, kwargs = structures
 
     def called(*given: Any) -> Any:
@@ -184,10 +184,10 @@ def array_of(state: State, value: TensorValue, name: str) -> ArrayValue:
     """`tensor.numpy()`: the same memory."""
     trace = value.trace
     if trace.device.type != "cpu" or trace.requires_grad or trace.dtype not in DTYPES or trace.is_conj() or trace.is_neg():
-        raise unsupported(state, "TW103", name)
+        raise unsupported(state, "TW103", name, hint=OF_NUMPY)
     sizes, strides = [int(size) for size in trace.shape], [int(stride) for stride in trace.stride()]
     if sum(size * stride for size, stride in zip(sizes, strides)) * trace.dtype.itemsize > LARGEST:
-        raise unsupported(state, "TW103", f"{name} of a large tensor")
+        raise unsupported(state, "TW103", f"{name} of a large tensor", hint=OF_NUMPY)
     with _disable_current_modes():
         example = torch.empty_strided(sizes, strides, dtype=trace.dtype).zero_().numpy()
     node = add_array_node(state, torch.Tensor.numpy, name, [tensor_node(state, value)], ([_Slot(0)], {}))
@@ -203,10 +203,10 @@ def tensor_of(state: State, function: Callable[..., Any], array: ArrayValue, kwa
     name = function.__name__
     example = array.example
     if not isinstance(example, np.ndarray) or not example.flags.writeable or any(stride < 0 or stride % example.itemsize for stride in example.strides):
-        raise unsupported(state, "TW101", f"{name} of such an array")
+        raise unsupported(state, "TW101", f"{name} of such an array", hint=OF_NUMPY)
     options = {key: as_python(state, one) for key, one in kwargs.items()}
     if options.keys() - {"dtype"}:
-        raise unsupported(state, "TW101", f"{name} with options")
+        raise unsupported(state, "TW101", f"{name} with options", hint=OF_NUMPY)
     with _disable_current_modes():
         try:
             made = function(example, **options)
@@ -236,7 +236,7 @@ def number_in_array(state: State, array: ArrayValue, name: str) -> Value:
     """`array.item()` of a scalar, or of an array with one element: a number that stays in the graph."""
     example = array.example
     if example.size != 1 or example.dtype.kind not in "iuf" or example.dtype.itemsize > 8 or example.dtype == np.uint64:
-        raise unsupported(state, "TW103", name)
+        raise unsupported(state, "TW103", name, hint=OF_NUMPY)
     if array.memory.is_known:
         return Constant(example.item())
     node = add_array_node(state, _item, "item", [array_node(state, array)], ([_Slot(0)], {}))
@@ -311,7 +311,7 @@ def array_items(state: State, array: ArrayValue) -> list[Value]:
 
 def array_truth(state: State, array: ArrayValue) -> bool:
     if not array.memory.is_known:
-        raise unsupported(state, "TW103", "the truth of an array")
+        raise unsupported(state, "TW103", "the truth of an array", hint=OF_NUMPY)
     try:
         return bool(array.example)
     except ValueError as error:

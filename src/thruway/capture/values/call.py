@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from thruway.capture.breaks import unsupported
+from thruway.capture.breaks import OF_THRUWAY, unsupported
 from thruway.capture.refused import BOOKKEEPING, CHOOSERS, is_refused_module
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
@@ -131,7 +131,7 @@ def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwa
     if (module, code.co_qualname) in BOOKKEEPING:
         return Constant(None)
     if is_refused_module(module) and (module, code.co_qualname) not in CHOOSERS:
-        raise unsupported(state, "TW101", code.co_qualname)
+        raise unsupported(state, "TW101", code.co_qualname, hint=OF_THRUWAY if module and module.partition(".")[0] == "thruway" else "")
     frame = Frame(code, function, state.program(code), function.namespace)
     bind_arguments(state, function, frame.locals, args, kwargs)
     if function.real is None or function.code.co_freevars:

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
+from thruway.capture.caught import writes_inputs
 from thruway.capture.conditional import SideRaises
 from thruway.capture.state import State
-from thruway.capture.tensors import call_torch, size_node, writes_inputs
+from thruway.capture.tensors import call_torch, size_node
 from thruway.capture.values.base import Constant, SizeValue, Value
 from thruway.capture.values.number_index import number_of
 from thruway.capture.values.numbers import is_element, is_truth, kind_of_any, number_value, tensor_of_truth

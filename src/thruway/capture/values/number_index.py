@@ -7,8 +7,9 @@ from typing import NoReturn
 import torch
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.caught import writes_inputs
 from thruway.capture.state import State, UserRaise
-from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch, result_value, run_trace, size_node, writes_inputs
+from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch, result_value, run_trace, size_node
 from thruway.capture.values.base import NONE, Constant, ListValue, SizeValue, SliceValue, TensorValue, TupleValue, Value
 from thruway.capture.values.constants import specialize
 from thruway.capture.values.errors import raise_error

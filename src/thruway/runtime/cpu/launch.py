@@ -33,7 +33,7 @@ class PythonProgram:
             try:
                 self._run(step, tensors)
             except Exception as error:
-                if wrote or isinstance(error, RegionFailed):
+                if wrote or _may_have_written(step) or isinstance(error, RegionFailed):
                     raise
                 raise RegionFailed(error) from error
             wrote |= isinstance(step, Kernel | Call) and step.writes_input
@@ -62,6 +62,11 @@ class PythonProgram:
                 _run_call(self.code, step, tensors)
             case _:
                 raise TypeError(f"not a step of a launch list: {step!r}")
+
+
+def _may_have_written(step: Step) -> bool:
+    """Whether a step that failed may have written half of an input."""
+    return isinstance(step, Call) and step.writes_input
 
 
 def written_inputs(step: Kernel, slots: Slots, launch: LaunchList) -> tuple[Slot, ...]:

@@ -1,0 +1,180 @@
+"""Operators that fail on what their tensors hold, after something older than the call was written: memory is left as eager leaves it,
+and an `except` of the user's catches what it catches in eager."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+
+import thruway
+from thruway import pipeline
+from thruway.core.launch import Call, Input, LaunchList, SlotRef, TensorSpec
+from thruway.runtime.cpu.launch import PythonProgram
+from thruway.runtime.resolve import find_code
+
+OUTSIDE, INSIDE = torch.tensor([0, 1, 9]), torch.tensor([0, 1, 3])
+ERRORS = (IndexError, RuntimeError)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    thruway.reset()
+    yield
+    thruway.reset()
+
+
+def put(x, i, v):
+    return x.put_(i, v, accumulate=True) + 1
+
+
+def index_reduce(x, i, v):
+    return x.index_reduce_(0, i, v + 2, "prod") + 1
+
+
+def scatter_mean(x, i, v):
+    return x.scatter_reduce_(0, i, v, "mean") + 1
+
+
+def scatter_add(x, i, v):
+    return x.scatter_add_(0, i, v) * 2
+
+
+def through_a_view(x, i, v):
+    x[:3].index_add_(0, i, v)
+    return x + 1
+
+
+def of_a_fresh_tensor(x, i, v):
+    x.add_(1)
+    return x.clone().index_add_(0, i, v)
+
+
+def after_a_write(x, i, v):
+    x.add_(1)
+    return x[i] * v
+
+
+def outcome(function, i, v):
+    x = torch.ones(4)
+    try:
+        return x, function(x, i, v), None
+    except ERRORS as error:
+        return x, None, (type(error), str(error))
+
+
+def assert_left_as_by_eager(function, wants_grad, *more):
+    values = torch.ones(3, requires_grad=wants_grad)
+    compiled = thruway.compile(function)
+    for i in (OUTSIDE, OUTSIDE, INSIDE, OUTSIDE):
+        wanted, got = outcome(function, i, values), outcome(compiled, i, values)
+        assert got[2] == wanted[2]
+        assert torch.equal(got[0], wanted[0])
+        assert (got[1] is None) == (wanted[1] is None) and (got[1] is None or torch.equal(got[1], wanted[1]))
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("wants_grad", [False, True])
+@pytest.mark.parametrize("function", [put, index_reduce, scatter_mean, scatter_add, through_a_view, of_a_fresh_tensor, after_a_write])
+def test_an_operator_that_fails_half_way_is_not_run_twice(function, wants_grad):
+    assert_left_as_by_eager(function, wants_grad)
+
+
+def test_the_python_executor_does_not_run_it_twice_either():
+    """Its launch list, as the native one runs it."""
+    inputs = tuple(Input(k, TensorSpec(dtype, (size,), (1,))) for k, (dtype, size) in enumerate([("float32", 4), ("int64", 3), ("float32", 3)]))
+    step = Call("aten::put_", (SlotRef(0), SlotRef(1), SlotRef(2), True), writes_input=True)
+    launch = LaunchList(inputs, (), (), (), (), (step,), (), 0, 3)
+    x = torch.ones(4)
+    with pytest.raises(IndexError):
+        PythonProgram(launch, find_code(launch, []))([x, OUTSIDE, torch.ones(3)])
+    assert x.tolist() == [2, 2, 1, 1]
+
+
+def caught(x, i, v):
+    x.add_(1)
+    try:
+        return x[i] * v
+    except ERRORS:
+        return x * 3
+
+
+def caught_above(x, i, v):
+    def look_up(x, i):
+        return x.add_(1)[i]
+
+    try:
+        return look_up(x, i)
+    except ERRORS:
+        return x * 3
+
+
+def caught_where_it_writes(x, i, v):
+    try:
+        x.put_(i, v.detach(), accumulate=True)
+    except ERRORS:
+        x.mul_(10)
+    return x + 1
+
+
+def suppressed(x, i, v):
+    x.add_(1)
+    with contextlib.suppress(*ERRORS):
+        x.index_add_(0, i, v.detach())
+    return x * 3
+
+
+def in_the_end(x, i, v):
+    x.add_(1)
+    try:
+        return x[i] * v
+    finally:
+        x.add_(1)
+
+
+def in_a_handler(x, i, v):
+    x.add_(1)
+    try:
+        try:
+            raise ValueError
+        except ValueError:
+            return x[i]
+    except ERRORS:
+        return x * 3
+
+
+@pytest.mark.parametrize("wants_grad", [False, True])
+@pytest.mark.parametrize("function", [caught, caught_above, caught_where_it_writes, suppressed, in_the_end, in_a_handler])
+def test_errors_after_a_write_are_caught_as_in_eager(function, wants_grad):
+    assert_left_as_by_eager(function, wants_grad)
+    assert any(event.reason.code == "TW120" for event in pipeline.journal.of_kind("graph_break"))
+
+
+def caught_without_a_write(x, i, v):
+    try:
+        return x[i] * v
+    except ERRORS:
+        return x * 3
+
+
+def not_caught(x, i, v):
+    x.add_(1)
+    with torch.no_grad():
+        return [x[i] for _ in range(1)][0]
+
+
+def written_behind(x, i, v):
+    try:
+        made = x[i] * v
+    except ERRORS:
+        made = v
+    x.add_(1)
+    return made
+
+
+@pytest.mark.parametrize("function", [caught_without_a_write, not_caught, written_behind])
+def test_other_functions_stay_one_graph(function):
+    compiled = thruway.compile(function, fullgraph=True)
+    assert torch.equal(compiled(torch.ones(4), INSIDE, torch.ones(3)), function(torch.ones(4), INSIDE, torch.ones(3)))
+    assert_left_as_by_eager(function, False)
