@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 import thruway
 from thruway.capture.conditional import Conditional
+from thruway.surface import lazy
 
 X = [torch.randn(5, 5, generator=torch.Generator().manual_seed(i)) * (1 + i) + shift for i, shift in enumerate((0.5, -0.6, 1.0, -2.0, 0.1))]
 
@@ -669,3 +670,23 @@ def test_changing_sizes():
             x = torch.full((n, 2), sign)
             assert_same(compiled(x), f(x))
     assert thruway.metrics()["graph_breaks"] == 0
+
+
+@thruway.disable
+def seen(x):
+    return x
+
+
+@pytest.mark.parametrize("reads_when", [True, False])
+def test_a_cell_that_one_side_reads_first_behind_a_break(reads_when):
+    def run(x, n):
+        x = seen(x) + 1
+        if reads_when:
+            y = (lambda: x * n)() if x.sum() > 0 else x.sum() + x
+        else:
+            y = x.sum() + x if x.sum() > 0 else (lambda: x * n)()
+        return seen(y) * 2
+    compiled = thruway.compile(run, backend="eager")
+    for x in (torch.ones(3), -5 * torch.ones(3)):
+        assert torch.equal(compiled(x, 3), run(x, 3))
+    assert not lazy.pipeline().journal.of_kind("bug")

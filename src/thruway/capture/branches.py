@@ -542,5 +542,6 @@ def _set_locals(frame: Frame, variables: dict[str, Value], one: Frame, other: Fr
         frame.locals = LazyLocals(frame.locals.state, {name: found for name, found in frame.locals.pending.items() if name in unread})
     else:
         frame.locals = {}
-    dict.update(frame.locals, {name: found for name, found in dict.items(one.locals) if isinstance(found, CellValue)})
+    for side in (other, one):
+        dict.update(frame.locals, {name: found for name, found in dict.items(side.locals) if isinstance(found, CellValue)})
     dict.update(frame.locals, variables)
