@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import thruway
-from thruway.core.ambient import settings
+from thruway.core.ambient import AmbientSettings, settings
 from thruway.core.errors import BreakReason, UserLine
 from thruway.core.journal import KINDS, Journal
+from thruway.core.settings import Settings
 from thruway.report import logs
 
 WHERE = UserLine("model.py", 12, "forward", "print(z.shape)")
@@ -86,9 +87,10 @@ def test_stages_are_made_only_where_a_topic_wants_them(printed):
 
 
 @pytest.mark.parametrize("wanted, unknown", [(("help",), False), (("graph_braeks",), True)])
-def test_help_and_unknown_topics_list_the_known_ones(capsys, wanted, unknown):
-    with settings.override(logs=wanted):
-        logs.attach(Journal())
+def test_help_and_unknown_topics_list_the_known_ones(capsys, monkeypatch, wanted, unknown):
+    """Of the environment; an assignment of unknown ones is an error."""
+    monkeypatch.setattr(logs, "settings", AmbientSettings(Settings(logs=wanted)))
+    logs.attach(Journal())
     shown = capsys.readouterr()
     assert shown.out == "" and all(name in shown.err for name in logs.TOPICS)
     assert ("unknown log topic graph_braeks" in shown.err) is unknown

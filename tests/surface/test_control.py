@@ -188,7 +188,7 @@ def test_is_compiling():
 
 
 def test_mark_static_refuses_dimensions_that_are_not_there():
-    with pytest.raises(IndexError, match="has 1 dimensions, so none is 5"):
+    with pytest.raises(IndexError, match="has 1 dimension, so none is 5"):
         thruway.mark_static(torch.ones(2), 5)
 
 

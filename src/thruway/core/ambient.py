@@ -5,12 +5,13 @@ Only `pipeline` and the public surface read it; every stage gets a `Settings` va
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
-from thruway.core.settings import Settings
+from thruway.core.settings import LOGS, Settings, words_of
 
 FIELDS = {field.name: field for field in fields(Settings)}
 
@@ -54,19 +55,33 @@ class AmbientSettings:
         return repr(self.current())
 
 
-def changed(base: Settings, changes: dict[str, Any]) -> Settings:
-    """`base` with `changes`; ValueError or TypeError says what is known where a name or a value's type does not fit."""
-    for name, value in changes.items():
-        if name not in FIELDS:
-            raise ValueError(unknown_setting(name))
-        wanted = type(FIELDS[name].default)
-        if type(value) is not wanted:
-            raise TypeError(f"setting {name!r} takes {wanted.__name__}, not {type(value).__name__}")
-    return replace(base, **changes)
+def changed(base: Settings, changes: dict[str, Any], word: str = "setting") -> Settings:
+    """`base` with `changes`; ValueError or TypeError says what is known where a name or a value does not fit. `word` is what they call them."""
+    return replace(base, **{name: _fitting(name, value, word) for name, value in changes.items()})
 
 
-def unknown_setting(name: str) -> str:
-    return f"unknown setting {name!r}; known: {', '.join(FIELDS)}"
+def _fitting(name: str, value: Any, word: str) -> Any:
+    """`value` as the setting holds it: paths as texts, 0 and 1 as False and True, topics from a list or from a text with commas."""
+    if name not in FIELDS:
+        raise ValueError(unknown_setting(name, word))
+    wanted = type(FIELDS[name].default)
+    if wanted is str and isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if wanted is bool and type(value) is int and value in (0, 1):
+        value = bool(value)
+    if wanted is tuple and isinstance(value, str):
+        value = words_of(value)
+    if wanted is tuple and isinstance(value, list):
+        value = tuple(value)
+    if type(value) is not wanted:
+        raise TypeError(f"{word} {name!r} takes {wanted.__name__}, not {type(value).__name__}")
+    if name == "logs" and (unknown := [one for one in value if one not in (*LOGS, "help")]):
+        raise ValueError(f"unknown log topic {unknown[0]!r}; known: {', '.join(LOGS)}")
+    return value
+
+
+def unknown_setting(name: object, word: str = "setting") -> str:
+    return f"unknown {word} {name!r}; known: {', '.join(FIELDS)}"
 
 
 settings = AmbientSettings()

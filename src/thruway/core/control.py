@@ -21,19 +21,27 @@ def is_compiling() -> bool:
 
 def allow_in_graph(fn: Any) -> Any:
     """Calls of `fn` become one node of the graph; its body is not read. It must only compute tensors from its arguments."""
-    return [allow_in_graph(one) for one in fn] if isinstance(fn, list | tuple) else mark(fn, ALLOWED, True)
+    if isinstance(fn, list | tuple):
+        return [allow_in_graph(one) for one in fn]
+    check_callable("allow_in_graph", fn)
+    return mark(fn, ALLOWED, True)
 
 
 def assume_constant_result(fn: Any) -> Any:
     """`fn` is called once per capture, and what it gives stands for every later call: no guard watches it."""
+    check_callable("assume_constant_result", fn)
     return mark(fn, CONSTANT, True)
 
 
 def mark_static(tensor: Any, dim: int | tuple[int, ...] | list[int] | None = None) -> None:
     """Sizes of `tensor` along `dim` (None: all) stay fixed numbers in compiled code, also after they changed between calls."""
-    dims = range(tensor.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    if not callable(getattr(tensor, "dim", None)):
+        raise TypeError(f"mark_static takes a tensor, not {type(tensor).__name__}")
+    dims = range(tensor.dim()) if dim is None else tuple(dim) if isinstance(dim, tuple | list) else (dim,)
+    if any(type(each) is not int for each in dims):
+        raise TypeError(f"mark_static takes a dimension, or a tuple or list of them, not {dim!r}")
     if wrong := [each for each in dims if not -tensor.dim() <= each < tensor.dim()]:
-        raise IndexError(f"mark_static: the tensor has {tensor.dim()} dimensions, so none is {wrong[0]}")
+        raise IndexError(f"mark_static: the tensor has {tensor.dim()} dimension{'s' * (tensor.dim() != 1)}, so none is {wrong[0]}")
     setattr(tensor, STATIC, getattr(tensor, STATIC, frozenset()) | {each % tensor.dim() for each in dims})
 
 
@@ -42,6 +50,8 @@ class error_on_graph_break:
     it is a break again. In captured code it holds up to the first break inside."""
 
     def __init__(self, on: bool = True):
+        if on is not True and on is not False:
+            raise TypeError("error_on_graph_break takes True or False; as a decorator it is written @error_on_graph_break()")
         self.on = on
 
     def __enter__(self) -> None:
@@ -52,6 +62,7 @@ class error_on_graph_break:
         settings.error_on_break = self.before
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        check_callable("error_on_graph_break", fn)
         on = self.on
 
         @functools.wraps(fn)
@@ -60,6 +71,11 @@ class error_on_graph_break:
                 return fn(*args, **kwargs)
 
         return checked
+
+
+def check_callable(name: str, fn: object) -> None:
+    if not callable(fn):
+        raise TypeError(f"{name} takes a function, not {type(fn).__name__}")
 
 
 def checked_stance(stance: str) -> str:

@@ -36,9 +36,7 @@ _marked: dict[int, tuple[Any, set[str]]] = {}        # callables that take no at
 
 
 def mark(function: Any, name: str, value: Any) -> Any:
-    """Marks a callable and gives it back; TypeError where it is none."""
-    if not callable(function):
-        raise TypeError(f"takes a function, not {type(function).__name__}")
+    """Marks a callable and gives it back."""
     try:
         setattr(function, name, value)
     except (AttributeError, TypeError):

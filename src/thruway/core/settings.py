@@ -13,6 +13,8 @@ from thruway.core.notice import warn
 
 STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
 NUMERICS = ("eager", "strict", "fused")
+LOGS = ("graph_breaks", "recompiles", "graphs", "guards", "passes", "loops", "code", "cache", "weights", "choices", "bugs")
+LARGEST = {"check": None, "verify": 2, "cache_size_mb": None, "entry_limit_mb": None}           # of settings that count from 0
 STOPS = ("", "retrace", "lower", "plan", "generate")
 
 
@@ -48,6 +50,9 @@ class Settings:
         for name, known in (("stance", STANCES), ("numerics", NUMERICS), ("stop", STOPS)):
             if (value := getattr(self, name)) not in known:
                 raise ValueError(f"unknown {name} {value!r}; known: {', '.join(filter(None, known))}")
+        for name, largest in LARGEST.items():
+            if (value := getattr(self, name)) < 0 or largest is not None and value > largest:
+                raise ValueError(f"{name} takes a whole number from 0{f' to {largest}' if largest is not None else ''}, not {value}")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -80,6 +85,11 @@ def _edits(one: str, other: str) -> int:
     return row[-1]
 
 
+def words_of(text: str) -> tuple[str, ...]:
+    """What stands between the commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def _parse(variable: str, text: str, default):
     match default:
         case bool():
@@ -92,6 +102,6 @@ def _parse(variable: str, text: str, default):
             except ValueError:
                 raise ValueError(f"{variable}={text!r}: give a whole number") from None
         case tuple():
-            return tuple(word.strip() for word in text.split(",") if word.strip())
+            return words_of(text)
         case _:
             return text

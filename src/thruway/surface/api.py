@@ -6,13 +6,14 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import FunctionType, MethodType
 from typing import Any
 
 from torch import nn
 
 from thruway.core.ambient import changed, settings
-from thruway.core.control import checked_stance
-from thruway.core.marks import DISABLED, original_of
+from thruway.core.control import check_callable, checked_stance
+from thruway.core.marks import DISABLED, disabled_reason, original_of
 from thruway.core.options import MODES, CompileOptions
 from thruway.report.metrics import no_metrics, summarize
 from thruway.surface import lazy, versions
@@ -37,8 +38,11 @@ def compile(
     first calls run eager beside, on copies, and CheckError says where compiled code does another thing (None: as the setting `check` says).
     ValueError lists the known modes, backends or options where one is unknown; TypeError where the argument cannot be compiled.
     """
-    if dynamic not in (None, True, False) or (check is not None and check < 0):
-        raise ValueError(f"dynamic takes True, False or None, and check a number of calls; not dynamic={dynamic!r}, check={check!r}")
+    if dynamic not in (None, True, False):
+        raise ValueError(f"dynamic takes True, False or None, not {dynamic!r}")
+    _check_switches(fullgraph=fullgraph, disable=disable)
+    if check is not None:
+        _check_count("check", check, 0)
     asked = CompileOptions(fullgraph, dynamic, _backend(backend), checked_mode(mode), checked_overrides(options))
     asked = replace(asked, check=asked.settings(settings.current()).check if check is None else check)
     if fn_or_module is None:
@@ -49,6 +53,10 @@ def compile(
 def explain(fn_or_module: Any, *, calls: int | None = None, **compile_arguments: Any) -> Callable[..., Any]:
     """`explain(f)(*args)` calls `f`, compiled, and returns an Explanation of what happened: once, or more often where a call leaves no trace
     (it writes nothing, breaks nowhere), so that compiled code is compared with eager. `calls` asks for that many calls in any case."""
+    if calls is not None:
+        _check_count("calls", calls, 1)
+    compile(fn_or_module, **compile_arguments) if not isinstance(fn_or_module, type) else compile(**compile_arguments)        # says what does not fit
+
     def explained(*args: Any, **kwargs: Any) -> Any:
         return lazy.explain().explain_call(functools.partial(compile, **compile_arguments), lazy.pipeline(), fn_or_module, args, kwargs, calls)
 
@@ -57,13 +65,16 @@ def explain(fn_or_module: Any, *, calls: int | None = None, **compile_arguments:
 
 def disable(fn: Any = None, *, reason: str = "") -> Any:
     """Marks a function, or a module's forward, so that compiled callers run it as plain Python. `reason` shows in `explain`."""
+    if not isinstance(reason, str):
+        raise TypeError(f"disable takes a text as reason, not {type(reason).__name__}")
     if fn is None:
         return functools.partial(disable, reason=reason)
     if isinstance(fn, nn.Module):
         fn.forward = disable(fn.forward, reason=reason)
         return fn
     if not callable(fn):
-        raise TypeError(f"disable takes a function or a module, not {type(fn).__name__}")
+        hint = f"; a reason is given by name: disable(reason={fn!r})" if isinstance(fn, str) else ""
+        raise TypeError(f"disable takes a function or a module, not {type(fn).__name__}{hint}")
 
     @functools.wraps(fn)
     def disabled(*args: Any, **kwargs: Any) -> Any:
@@ -105,6 +116,7 @@ class set_stance:
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         lazy.take_stance(self.before)
+        check_callable("set_stance", fn)
 
         @functools.wraps(fn)
         def under_stance(*args: Any, **kwargs: Any) -> Any:
@@ -145,13 +157,25 @@ def _backend(backend: Any) -> Any:
 
 
 def checked_overrides(options: Mapping[str, Any] | None) -> tuple[tuple[str, object], ...]:
-    if not options:
+    if options is None:
         return ()
-    try:
-        changed(settings.current(), dict(options))
-    except ValueError as error:
-        raise ValueError(str(error).replace("setting", "option", 1)) from None
-    return tuple(options.items())
+    if not isinstance(options, Mapping):
+        raise TypeError(f"options takes a mapping of settings to values, not {type(options).__name__}")
+    found = changed(settings.current(), dict(options), "option")
+    return tuple((name, getattr(found, name)) for name in options)
+
+
+def _check_switches(**switches: object) -> None:
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} takes True or False, not {value!r}")
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if type(value) is not int:
+        raise TypeError(f"{name} takes a number of calls, not {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name} takes a number of calls of at least {least}, not {value}")
 
 
 def _compiled(target: Any, *, options: CompileOptions, disable: bool) -> Any:
@@ -159,6 +183,8 @@ def _compiled(target: Any, *, options: CompileOptions, disable: bool) -> Any:
     if disable or settings.disable or not versions.is_supported():
         return target
     target = original_of(target)
+    if isinstance(target, FunctionType | MethodType) and disabled_reason(target) is not None:
+        return target
     if isinstance(target, nn.Module):
         return proxy_of(target, options)
     if isinstance(target, type):
@@ -168,7 +194,7 @@ def _compiled(target: Any, *, options: CompileOptions, disable: bool) -> Any:
     if isinstance(target, functools.partial):
         return functools.partial(_compiled(target.func, options=options, disable=False), *target.args, **target.keywords)
     if not callable(target):
-        raise TypeError(f"thruway.compile takes a function, a module or a class, not {type(target).__name__}")
+        raise TypeError(f"thruway.compile takes a function, a module, a class or an object with __call__, not {type(target).__name__}")
     return lazy.compile_callable(_python_function(target), options)
 
 
