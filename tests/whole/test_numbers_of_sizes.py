@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import thruway
+from thruway.surface import lazy
 
 ONE_ENTRY = {
     "root": lambda x: (x * 2, x.shape[0] ** 0.5, math.sqrt(x.shape[0] + 1), x.shape[0] ** -0.5),
@@ -94,3 +95,17 @@ def test_tensor_of_a_size():
         for found, expected in zip(compiled(x), sized(x), strict=True):
             assert torch.equal(found, expected) and found.dtype == expected.dtype
     assert thruway.metrics()["recompiles"] == before
+
+
+@pytest.mark.parametrize("write", [
+    lambda x, i, n: x.scatter(1, i[None], n), lambda x, i, n: x.scatter(1, i[None], n, reduce="add"), lambda x, i, n: x.index_fill(1, i, n),
+    lambda x, i, n: x.index_add(1, i, x[:, :2], alpha=n), lambda x, i, n: x.clone().fill_(n), lambda x, i, n: torch.nn.functional.pad(x, (1, 0), value=n),
+    lambda x, i, n: x.index_put((i,), torch.full((), n, dtype=x.dtype)), lambda x, i, n: torch.full((2, 2), n, dtype=x.dtype),
+], ids=["scatter", "scatter add", "index_fill", "index_add", "fill_", "pad", "index_put", "full"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int64])
+def test_a_number_that_changes_is_written(write, dtype):
+    compiled, index = thruway.compile(write), torch.tensor([0, 2])
+    for n in (3, 4, -7, 1000):
+        x = torch.arange(12).reshape(4, 3).to(dtype)
+        assert torch.equal(compiled(x, index, n), write(x, index, n))
+    assert not lazy.pipeline().journal.of_kind("bug")

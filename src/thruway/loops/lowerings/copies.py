@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from thruway.core.dtypes import COMPLEX
 from thruway.core.errors import Unsupported
-from thruway.core.sizes import Size, SizeLike, add, floordiv, mod, mul
+from thruway.core.sizes import SizeLike, add, floordiv, mod, mul
 from thruway.loops.builder import Builder, Tensor, axes_of, axis_indices, load, load_broadcast
 from thruway.loops.expressions import cast, literal, within
-from thruway.loops.ir import Condition, Expr, IndexValue
-from thruway.loops.lowerings.elementwise import number
+from thruway.loops.ir import Condition, Expr
+from thruway.loops.lowerings.elementwise import Operand, scalar
 from thruway.loops.lowerings.views import same_layout, alias, axis_ranges, wrap_dim
 
 
@@ -38,14 +38,8 @@ def copy_in_place(b: Builder, self: Tensor, src: Tensor, non_blocking: bool = Fa
     return b.write(self, axis_indices(self.rank), load_broadcast(src, self.rank), axes_of(self.sizes))
 
 
-def fill_in_place(b: Builder, self: Tensor, value: object = 0) -> Tensor:
-    return b.write(self, axis_indices(self.rank), _constant(value, self), axes_of(self.sizes))
-
-
-def _constant(value: object, like: Tensor) -> Expr:
-    if isinstance(value, Tensor):
-        return load(value, ())
-    return cast(IndexValue(value, "int64") if isinstance(value, Size) else number(value, like.dtype), like.dtype)
+def fill_in_place(b: Builder, self: Tensor, value: Operand = 0) -> Tensor:
+    return b.write(self, axis_indices(self.rank), scalar(value, self.dtype), axes_of(self.sizes))
 
 
 # Each element asks where it lies, and each end of a piece splits a loop: from some number on torch's operator, which copies, is made and run sooner.
@@ -97,7 +91,7 @@ def constant_pad(b: Builder, self: Tensor, pad: Sequence[SizeLike], value: objec
         index[dim] = add(index[dim], mul(before, -1))
         if before != 0 or after != 0:
             conditions.append(Condition(index[dim], self.sizes[dim]))
-    fill = _constant(0 if value is None else value, self)
+    fill = scalar(0 if value is None else value, self.dtype)
     return b.compute(b.out, within(tuple(conditions), load(self, index), fill))
 
 

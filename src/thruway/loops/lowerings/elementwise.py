@@ -9,7 +9,7 @@ from dataclasses import replace
 from thruway.core.dtypes import COMPLEX, FLOATS, compute_dtype
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size
-from thruway.loops.builder import Builder, Tensor, load_broadcast
+from thruway.loops.builder import Builder, Tensor, load, load_broadcast
 from thruway.loops.expressions import cast, literal
 from thruway.loops.ir import Expr, IndexValue
 from thruway.loops.promotion import result_type
@@ -35,6 +35,13 @@ def number(x: bool | int | float, common: str, exact: bool = True) -> Expr:
     wide = compute_dtype(common)
     plain = literal(x != 0 if common == "bool" else x, wide)
     return plain if exact or wide == common else cast(cast(plain, common), wide)
+
+
+def scalar(x: Operand, dtype: str) -> Expr:
+    """A number, or the tensor of one element that holds it, as an element of `dtype`."""
+    if isinstance(x, Tensor):
+        return cast(load(x, ()), dtype)
+    return cast(IndexValue(x, "int64") if isinstance(x, Size) else number(x, dtype), dtype)
 
 
 def elementwise(b: Builder, build: Callable[..., Expr], operands: Sequence[Operand], common: str, out: str = "", exact: bool = False) -> Tensor:

@@ -11,15 +11,12 @@ from thruway.core.sizes import Size, SizeLike, add, mul
 from thruway.loops.builder import Builder, Tensor, axis_index, axis_indices, load, load_broadcast
 from thruway.loops.expressions import cast, literal, op, within
 from thruway.loops.ir import Condition, Expr, IndexValue, Literal
-from thruway.loops.lowerings.elementwise import number
+from thruway.loops.lowerings.elementwise import Operand, scalar
 from thruway.loops.lowerings.views import wrap_dim
 
 
-def constant(b: Builder, value: object) -> Tensor:
-    if isinstance(value, Tensor):
-        return b.compute(b.out, load(value, ()))
-    dtype = b.out.dtype
-    return b.compute(b.out, cast(IndexValue(value, "int64"), dtype) if isinstance(value, Size) else cast(number(value, dtype), dtype))
+def constant(b: Builder, value: Operand) -> Tensor:
+    return b.compute(b.out, scalar(value, b.out.dtype))
 
 
 def full(b: Builder, size: object, fill_value: object, **options: object) -> Tensor:

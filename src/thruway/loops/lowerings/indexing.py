@@ -10,7 +10,7 @@ from thruway.core.sizes import SizeLike
 from thruway.loops.builder import Builder, Tensor, axes_of, axis_index, axis_indices, load, load_broadcast
 from thruway.loops.expressions import cast, op, where
 from thruway.loops.ir import CheckIndex, Expr, Index
-from thruway.loops.lowerings.elementwise import number
+from thruway.loops.lowerings.elementwise import Operand, scalar
 from thruway.loops.lowerings.views import select_at, slice_from, slice_start, wrap_dim
 
 
@@ -135,7 +135,7 @@ def index_fill_in_place(b: Builder, self: Tensor, dim: int, index: Tensor, value
     dim, axes = wrap_dim(dim, self.rank), list(axis_indices(self.rank))
     sizes = [*self.sizes[:dim], index.sizes[0] if index.rank else 1, *self.sizes[dim + 1:]]
     place = [*axes[:dim], checked(load(index, (axes[dim],) if index.rank else ()), self.sizes[dim], wrap=True), *axes[dim + 1:]]
-    return b.write(self, place, _scalar(value, self), axes_of(sizes))
+    return b.write(self, place, scalar(value, self.dtype), axes_of(sizes))
 
 
 def _along(b: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, mode: str, alpha: float = 1) -> Tensor:
@@ -162,28 +162,24 @@ def _times(x: Expr, alpha: float) -> Expr:
     if alpha == 1:
         return x
     wide = compute_dtype(x.dtype)
-    return cast(op("mul", cast(x, wide), number(alpha, wide)), x.dtype)
+    return cast(op("mul", cast(x, wide), scalar(alpha, wide)), x.dtype)
 
 
 _REDUCE_MODES = {None: "set", "add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-def scatter_in_place(b: Builder, self: Tensor, dim: int, index: Tensor, src: object, *, reduce: str | None = None,
+def scatter_in_place(b: Builder, self: Tensor, dim: int, index: Tensor, src: Operand, *, reduce: str | None = None,
                      include_self: bool = True) -> Tensor:
     """self[…, index[p], …] (mode)= src[p] for each place p of `index`."""
     if not self.rank or index.rank != self.rank or not include_self or reduce not in _REDUCE_MODES:
         raise Unsupported("TW518", f"scatter with reduce={reduce}, include_self={include_self}")
     dim, axes = wrap_dim(dim, self.rank), list(axis_indices(self.rank))
-    value = load(src, axes) if isinstance(src, Tensor) and src.rank else _scalar(src, self)
+    value = load(src, axes) if isinstance(src, Tensor) and src.rank else scalar(src, self.dtype)
     place = [*axes[:dim], checked(load(index, axes), self.sizes[dim]), *axes[dim + 1:]]
     return _combine(b, self, place, value, index.sizes, _REDUCE_MODES[reduce])
 
 
-def _scalar(value: object, like: Tensor) -> Expr:
-    return cast(load(value, ()), like.dtype) if isinstance(value, Tensor) else cast(number(value, like.dtype), like.dtype)
-
-
-def scatter_value(b: Builder, self: Tensor, dim: int, index: Tensor, value: object, *, reduce: str | None = None) -> Tensor:
+def scatter_value(b: Builder, self: Tensor, dim: int, index: Tensor, value: Operand, *, reduce: str | None = None) -> Tensor:
     return scatter_in_place(b, self, dim, index, value, reduce=reduce)
 
 
