@@ -36,6 +36,11 @@ def behind_new_dimensions(x, i):
     return x[None, ..., None, :][:, 0, :1] + x[None, i.item()]
 
 
+def by_the_methods_name(x, i):
+    x.__iadd__(1)
+    return abs(x)[i.item()] * 2
+
+
 def second_place(x, i):
     y = x.add_(1)[None]
     return y[0, i.item()]
@@ -62,7 +67,7 @@ def caught(function, *arguments):
     return type(found.value), str(found.value), (frames[-1].filename, frames[-1].lineno, frames[-1].name)
 
 
-@pytest.mark.parametrize("function", [stores, reads, selects, below, behind_new_dimensions, second_place, while_handling, overlapping])
+@pytest.mark.parametrize("function", [stores, reads, selects, below, behind_new_dimensions, by_the_methods_name, second_place, while_handling, overlapping])
 def test_text_and_line(function):
     compiled = thruway.compile(function)
     for first in (torch.tensor(2), torch.tensor(9), torch.tensor(-7)):
@@ -125,3 +130,26 @@ def test_what_was_written_stays():
     caught(stores, x, torch.tensor(9))
     caught(thruway.compile(stores), y, torch.tensor(9))
     assert torch.equal(x, y) and y[0] == 1
+
+
+def test_a_loop_that_writes_nothing_runs_again_with_its_effects():
+    def counts(x, w, log):
+        log.append("first")
+        i = 0
+        while abs(x).sum() > w[i].item() and i < 4:
+            i += 1
+            x = x * 0.9
+        log.append("behind")
+        return x.add_(1)
+    for backend in ("eager", "thruway"):
+        compiled = thruway.compile(counts, backend=backend)
+        for n in (4, 5, 2):
+            found = []
+            for call in (counts, compiled):
+                log = []
+                try:
+                    log.append(call(torch.ones(4), torch.ones(n), log).tolist())
+                except IndexError as error:
+                    log.append(str(error))
+                found.append(log)
+            assert len(found[0]) == len(found[1]) and found[0][:2] == found[1][:2]

@@ -21,6 +21,7 @@ DRAWING = ("dropout", "rand", "bernoulli", "normal", "multinomial", "uniform", "
 WRITING = ("batch_norm", "instance_norm", "setitem", "embedding", "embedding_bag")       # statistics; weights renormalised by max_norm
 IN_PLACE = frozenset({operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow, operator.iand,
                       operator.ior, operator.ixor, operator.imatmul, operator.ilshift, operator.irshift})
+IN_PLACE_METHODS = frozenset({f"__{one.__name__}__" for one in IN_PLACE} | {"__setitem__"})
 Outputs = tuple[torch.Tensor, ...]
 
 
@@ -92,8 +93,9 @@ def name_of(node: Node) -> str:
 
 def _may_write(node: Node) -> bool:
     name = name_of(node)
-    return name.endswith("_") or node.target in IN_PLACE or name in WRITING or "out" in node.kwargs or node.kwargs.get("inplace", False) is not False \
-        or any(argument is True for argument in node.args)
+    in_place = name in IN_PLACE_METHODS if name.endswith("__") else name.endswith("_")
+    return in_place or node.target in IN_PLACE or name in WRITING or "out" in node.kwargs or node.kwargs.get("inplace", False) is not False \
+        or any(argument is True for argument in node.args) and not hasattr(node.target, "sides")            # training, not a loop's first test
 
 
 def _writing_older(graph: Graph) -> set[Node]:
