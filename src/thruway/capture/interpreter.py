@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 
 from thruway.bytecode.decode import decode
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes import HANDLERS
 from thruway.capture.state import Frame, Inline, Marker, Return, State, UserRaise, Yield
-from thruway.capture.values.base import NONE, RAISED_BARE, TRUE, Constant, GeneratorValue, ObjectValue, Value
+from thruway.capture.values.base import NONE, RAISED_BARE, TRUE, Constant, GeneratorValue, ObjectValue, Thrown, Value
 from thruway.capture.values.attribute import set_slot
 from thruway.capture.values.call import call
-from thruway.capture.values.errors import raise_error
+from thruway.capture.values.errors import make_error, raise_error
 from thruway.core.errors import Unsupported
 
 TOO_DEEP = "RecursionError: calls within calls, more than the recursion limit allows"
@@ -209,11 +209,25 @@ def resume_generator(state: State, generator: GeneratorValue, sent: Value, throw
     _remember(state, generator)
     if generator.started and not thrown:
         frame.stack.append(sent)
+    if isinstance(sent, Thrown):
+        frame.pc -= 2                                            # the step of `yield from` again, which passes the error on
     generator.started = generator.running = True
     try:
         value = run(state, frame, UserRaise(sent) if thrown else None)
+    except UserRaise as raised:
+        if issubclass(raised.value.cls.value, StopIteration):
+            _refuse_to_stop(state, raised.value)
+        raise
     finally:
         generator.running = False
     if generator.finished:
         raise_error(state, StopIteration, *(() if value is NONE else (value,)))
     return value
+
+
+def _refuse_to_stop(state: State, error: ObjectValue) -> NoReturn:
+    """A generator ends by returning: a StopIteration that leaves its code is an error."""
+    made = make_error(state, RuntimeError, Constant("generator raised StopIteration"))
+    for name in ("__cause__", "__context__"):
+        set_slot(state, made, name, error)
+    raise UserRaise(made)

@@ -18,6 +18,7 @@ from typing import Any
 
 from thruway.bytecode.decode import Instruction, decode
 from thruway.capture.state import Frame
+from thruway.capture.values.base import Constant, Null, Value
 from thruway.frame.skip import mark_own
 
 EXHAUSTED = object()
@@ -38,9 +39,19 @@ def plain_step(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainS
     return row(frame, ins, names) if row is not None else None
 
 
-def _call(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep:
+def asks_frame(operands: list[Value], count: int) -> bool:
+    """Whether the call, with NULL or the callable in front, asks for the names of the frame that it is made in."""
+    return isinstance(operands[1], Constant) and count < FRAME_CALLS.get(operands[1].value, 0) if isinstance(operands[0], Null) else False
+
+
+FRAME_CALLS: dict[Any, int] = {globals: 1, locals: 1, vars: 1, dir: 1, eval: 2, exec: 2}         # with fewer arguments than this
+
+
+def _call(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainStep | None:
     """Operands: NULL or callable, callable or first argument, arguments. NULL is passed as nothing by the emitter."""
     count = ins.arg
+    if asks_frame(frame.stack[-count - 2:], count):
+        return None
     args = [f"p{i + 2}" for i in range(count - len(names))]
     args += [f"{name}=p{i + 2 + count - len(names)}" for i, name in enumerate(names)]
     return PlainStep(count + 2, "{call}" + f"({', '.join(args)})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -164,6 +165,32 @@ def is_inference(state: State, args: Args, kwargs: Kwargs) -> Value:
     return FALSE
 
 
+@dataclass(frozen=True, slots=True)
+class LiesAt:
+    """Whether a tensor begins at element `key` of its storage."""
+
+    key: int
+
+    def __call__(self, tensor: torch.Tensor) -> bool:
+        return tensor.storage_offset() == self.key
+
+
+def counting_from_storage(function: Callable[..., Any], default_at: int | None) -> Callable[[State, Args, Kwargs], Value]:
+    """What counts elements from where the storage begins: of a tensor found outside its place there is guarded. `default_at`: the position of
+    an argument without which it does not."""
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
+        if isinstance(args[0], TensorValue) and (default_at is None or len(args) > default_at or "storage_offset" in kwargs):
+            root = args[0].trace.root
+            found = state.by_trace.get(id(root))
+            if found is not None and found.source is not None:
+                state.guard("answer", found.source, LiesAt(int(root.storage_offset())))
+        result = call_torch(state, function, args, kwargs)
+        if result is None:
+            raise unsupported(state, "TW101", function.__name__)
+        return result
+    return handler
+
+
 def length(state: State, args: Args, kwargs: Kwargs) -> Value:
     return call_torch(state, torch.Tensor.size, [args[0], Constant(0)], {})
 
@@ -191,4 +218,7 @@ ROWS = {
     torch.Tensor.requires_grad_: requires_grad_, torch.Tensor.__len__: length, torch.Tensor.__iter__: iterate,
     torch.max_pool1d: max_pool1d(torch.max_pool1d), torch.nn.functional.max_pool1d: max_pool1d(torch.nn.functional.max_pool1d),
     torch.Tensor.is_inference: is_inference, torch.is_inference: is_inference,
+    torch.Tensor.storage_offset: counting_from_storage(torch.Tensor.storage_offset, None),
+    **{function: counting_from_storage(function, 3) for function in (torch.Tensor.as_strided, torch.as_strided, torch.Tensor.as_strided_, torch.as_strided_)},
+    **{function: counting_from_storage(function, 4) for function in (torch.Tensor.as_strided_scatter, torch.as_strided_scatter)},
 }

@@ -6,8 +6,8 @@ from thruway.bytecode.decode import Instruction
 from thruway.bytecode.versions import VERSION
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Frame, State, UserRaise, Yield
-from thruway.capture.values.base import NONE, FunctionValue, GeneratorValue, Value
-from thruway.capture.values.generators import advance
+from thruway.capture.values.base import NONE, FunctionValue, GeneratorValue, Thrown, Value
+from thruway.capture.values.generators import advance, throw
 from thruway.capture.values.iterate import Exhausted, iterator_of, next_value
 
 DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8
@@ -55,7 +55,7 @@ def send(state: State, frame: Frame, ins: Instruction) -> None:
 def _step(state: State, iterator: Value, sent: Value) -> tuple[bool, Value]:
     try:
         if isinstance(iterator, GeneratorValue):
-            return False, advance(state, iterator, sent)
+            return False, throw(state, iterator, sent.error) if isinstance(sent, Thrown) else advance(state, iterator, sent)
         if sent is not NONE:
             raise unsupported(state, "TW105", "send() to an iterator that is no generator")
         return False, next_value(state, iterator)

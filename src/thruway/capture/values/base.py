@@ -408,6 +408,16 @@ class GeneratorValue(Value):
         self.plays: tuple[Any, list[Value], dict[str, Value]] | None = None
 
 
+class Thrown(Value):
+    """In place of what is sent to a generator below a `yield from`: the error that it is to raise."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Value):
+        super().__init__()
+        self.error = error
+
+
 class ViewValue(Value):
     """keys(), values() or items() of a dict: `kind` names which."""
 

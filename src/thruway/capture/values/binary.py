@@ -185,6 +185,8 @@ def divide_with_rest(state: State, left: Value, right: Value) -> Result:
     """divmod(left, right)."""
     if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
         return _by_slots(state, "divmod", "divmod()", left, right)
+    if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+        raise_error(state, TypeError, f"unsupported operand type(s) for divmod(): '{python_type(left).__name__}' and '{python_type(right).__name__}'")
     return TupleValue((run_inline(state, binary(state, "//", left, right)), run_inline(state, binary(state, "%", left, right))))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.state import State, UserRaise
-from thruway.capture.values.base import NONE, GeneratorValue, Value
+from thruway.capture.state import Frame, State, UserRaise
+from thruway.capture.values.base import NONE, GeneratorValue, Thrown, Value
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.types_ import python_type
 
@@ -25,7 +25,14 @@ def throw(state: State, generator: Value, error: Value) -> Value:
     if own.finished or not own.started:
         own.finished = True
         raise UserRaise(error)
+    if _delegates(own.frame):
+        return state.resume_generator(own, Thrown(error))
     return state.resume_generator(own, error, thrown=True)
+
+
+def _delegates(frame: Frame) -> bool:
+    """Whether a suspended generator waits for another one, which is to have the error first."""
+    return frame.pc > 1 and frame.program[frame.pc - 2][1].op == "SEND" and isinstance(frame.stack[-1], GeneratorValue) and not frame.stack[-1].finished
 
 
 def made_inside(state: State, generator: Value) -> GeneratorValue:

@@ -90,6 +90,11 @@ def _ordered(operands: list[object]) -> str:
     return dtype
 
 
+def _clamped(operands: list[object]) -> str:
+    require(any(bound is not None for bound in operands[1:]), "clamp without a bound")
+    return _ordered(operands)
+
+
 def _bits(operands: list[object]) -> str:
     dtype = _integral(operands)
     require(dtype != "bool", "shifts of bool")
@@ -249,7 +254,7 @@ RULES: dict[str, Rule] = {
     **_pairs(_floating_only, "hypot"),
     **_rows(_ordered, 2, "clamp_min clamp_max"),
     **_rows(_no_complex, 2, "clamp_min.Tensor clamp_max.Tensor"),
-    **_rows(_ordered, 3, "clamp clamp.Tensor clip"),
+    **_rows(_clamped, 3, "clamp clamp.Tensor clip clip.Tensor"),
     **_pairs(_integral, "bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar"),
     **_pairs(_bits, "bitwise_left_shift.Tensor bitwise_right_shift.Tensor bitwise_left_shift.Tensor_Scalar "
                     "bitwise_right_shift.Tensor_Scalar __lshift__.Scalar __rshift__.Scalar __lshift__.Tensor __rshift__.Tensor"),
