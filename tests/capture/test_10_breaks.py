@@ -1,8 +1,12 @@
 """Breaks: one instruction runs in plain Python, everything before and after it is captured, at any depth and inside any block."""
 
+import time
+
 import pytest
 import torch
 from capture.harness import check_breaks
+
+import thruway
 
 X = torch.arange(6.0).reshape(2, 3)
 
@@ -185,3 +189,34 @@ def test_super_after_a_break():
 def test_break_names_the_line_and_the_reason():
     (reason,) = check_breaks(item_call, X.clone())["breaks"]
     assert reason.code == "TW103" and reason.where.text == "n = float(str(x.sum().item()))" and reason.where.function == "item_call"
+
+
+def hints_of(function, *args):
+    return [(reason.what, reason.hint) for reason in thruway.explain(function, backend="eager")(*args).break_reasons]
+
+
+def test_hints_fit_what_was_met():
+    def disables(x):
+        return thruway.disable(torch.sin)(x)
+
+    def sides_differ(x):
+        if x.sum() > 0:
+            return x.bool()
+        return x + 1
+
+    def sleeps(x):
+        time.sleep(0)
+        return x + 1
+
+    x = torch.ones(2)
+    found = {function.__name__: hints_of(function, x)[0] for function in (disables, sides_differ, sleeps)}
+    assert "outside compiled code; the function that they give may be called inside" in found["disables"][1]
+    assert found["sides_differ"][1].startswith("let both sides end with values of the same kinds")
+    assert found["sleeps"][0] == "call of time.sleep is not captured"
+
+
+def test_guards_behind_a_break_have_no_internal_names():
+    left = thruway.disable(torch.sin)
+    guards = thruway.explain(lambda x: x * 2 + left(x), backend="eager")(torch.ones(2)).guards
+    assert not any(guard.startswith(".") or "kept value" in guard for guard in guards)
+    assert any(guard.startswith("<value 0 at the break>: Tensor float32[2]") for guard in guards)

@@ -142,7 +142,7 @@ def test_cache_show_and_clear(tmp_path):
 
 @pytest.mark.parametrize("variable, value, said", [
     ("THRUWAY_CC", "/no/such/gcc", "!! C compiler no program is found for '/no/such/gcc'"),
-    ("THRUWAY_STOP", "nowhere", "!! settings unknown stop 'nowhere'; known: retrace, lower, plan, generate"),
+    ("THRUWAY_STOP", "nowhere", "!! settings THRUWAY_STOP='nowhere': unknown stop 'nowhere'; known: retrace, lower, plan, generate"),
     ("THRUWAY_LOGS", "graph_break", "no topic is named graph_break; known: graph_breaks,"),
 ])
 def test_doctor_names_a_setting_that_does_not_fit(tmp_path, variable, value, said):

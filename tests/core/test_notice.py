@@ -37,6 +37,13 @@ def test_the_users_line_where_a_call_compiles(tmp_path):
     assert (heard[0].filename, heard[0].lineno) in lines_with("compiled(torch")
 
 
+def test_the_users_line_behind_a_cached_property(tmp_path):
+    compiled = thruway.compile(lambda x: x.cos() + 1)
+    with thruway.settings.override(compiler="no-such-cc", cache_dir=str(tmp_path)), pytest.warns(RuntimeWarning, match="no program is found") as heard:
+        compiled(torch.ones(3))
+    assert (heard[0].filename, heard[0].lineno) in lines_with("compiled(torch")
+
+
 def test_a_program_whose_first_frame_is_of_the_package(monkeypatch):
     monkeypatch.setattr(notice, "HOME", sys.prefix[:1])                   # every frame counts as one of ours
     with pytest.warns(RuntimeWarning, match="^thruway: deep$"):

@@ -237,6 +237,18 @@ def test_a_script_can_be_switched_off(broken, tmp_path):
     with thruway.settings.override(check_dir="-"):
         error = checked(waves, torch.ones(2))
     assert error.script == "" and not (tmp_path / "out").exists()
+    assert str(error).endswith("no script was written, as the setting check_dir asks")
+
+
+def test_why_there_is_no_script_is_said(broken, tmp_path):
+    broken("in_capture")
+    (tmp_path / "file").write_text("")
+    with thruway.settings.override(check_dir=str(tmp_path / "file")):
+        assert "no script was written: the folder" in str(checked(waves, torch.ones(2)))
+    space = {"torch": torch}
+    exec("def nowhere(x):\n    return torch.cos(x)\n", space)
+    error = checked(space["nowhere"], torch.ones(2))
+    assert not error.script and "the source of a function in it is in no file" in str(error)
 
 
 def test_rounding_within_eagers_own_error_is_no_difference():

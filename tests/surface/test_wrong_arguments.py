@@ -112,7 +112,7 @@ def test_settings_take_what_means_the_same():
 
 
 def test_numbers_of_the_environment_are_checked():
-    with pytest.raises(ValueError, match="check takes a whole number from 0, not -1"):
+    with pytest.raises(ValueError, match="^THRUWAY_CHECK='-1': check takes a whole number from 0, not -1$"):
         Settings.from_environment({"THRUWAY_CHECK": "-1"})
 
 

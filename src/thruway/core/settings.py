@@ -65,6 +65,10 @@ class Settings:
             text = environ.get(f.metadata["env"])
             if text is not None:
                 changes[f.name] = _parse(f.metadata["env"], text, f.default)
+                try:
+                    replace(cls(), **{f.name: changes[f.name]})
+                except ValueError as error:
+                    raise ValueError(f"{f.metadata['env']}={text!r}: {error}") from None
         return replace(cls(), **changes)
 
 

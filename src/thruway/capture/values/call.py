@@ -131,7 +131,7 @@ def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwa
     if (module, code.co_qualname) in BOOKKEEPING:
         return Constant(None)
     if is_refused_module(module) and (module, code.co_qualname) not in CHOOSERS:
-        raise unsupported(state, "TW101", code.co_qualname, hint=OF_THRUWAY if module and module.partition(".")[0] == "thruway" else "")
+        raise unsupported(state, "TW101", getattr(function.real, "__qualname__", code.co_qualname), hint=OF_THRUWAY if module and module.partition(".")[0] == "thruway" else "")
     frame = Frame(code, function, state.program(code), function.namespace)
     bind_arguments(state, function, frame.locals, args, kwargs)
     if function.real is None or function.code.co_freevars:
@@ -246,7 +246,13 @@ def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwa
         return call_pure(state, target, args, kwargs)
     if not callable(target):
         raise_error(state, TypeError, f"'{type(target).__name__}' object is not callable")
-    raise unsupported(state, "TW101", getattr(target, "__qualname__", repr(target)))
+    raise unsupported(state, "TW101", _told(target))
+
+
+def _told(target: Any) -> str:
+    """As users write it: `time.sleep`."""
+    name, module = getattr(target, "__qualname__", repr(target)), getattr(target, "__module__", None)
+    return f"{module}.{name}" if isinstance(target, types.BuiltinFunctionType) and module not in (None, "builtins") else name
 
 
 def _call_row(state: State, row: Callable[..., Result], target: Any, args: list[Value], kwargs: Kwargs) -> Result:
@@ -254,7 +260,7 @@ def _call_row(state: State, row: Callable[..., Result], target: Any, args: list[
     try:
         return row(state, args, kwargs)
     except NotConstant:
-        raise unsupported(state, "TW101", getattr(target, "__qualname__", repr(target))) from None
+        raise unsupported(state, "TW101", _told(target)) from None
 
 
 def _row(state: State, target: Any) -> Callable[..., Result] | None:
@@ -310,7 +316,7 @@ def call_pure(state: State, target: Callable[..., Any], args: list[Value], kwarg
         real_args = [as_python(state, a) for a in args]
         real_kwargs = {k: as_python(state, v) for k, v in kwargs.items()}
     except NotConstant:
-        raise unsupported(state, "TW101", getattr(target, "__qualname__", repr(target))) from None
+        raise unsupported(state, "TW101", _told(target)) from None
     if any(map(_has_own_operators, (*real_args, *real_kwargs.values()))):
         raise unsupported(state, "TW101", f"{getattr(target, '__qualname__', target)} on an object with operators of its own")
     try:
