@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import thruway
+from thruway.surface import lazy
 
 BAD = torch.tensor([1, 7])
 
@@ -88,3 +89,14 @@ def test_a_number_is_looked_at_before_a_constant_behind_it() -> None:
     compiled = thruway.compile(caught)
     for place in (1, 5, 0):
         assert compiled(torch.ones(2, 3), torch.tensor(place)) == caught(torch.ones(2, 3), torch.tensor(place))
+
+
+def test_an_empty_index_of_any_rank_gathers_nothing() -> None:
+    def gathered(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return x.gather(0, index) * 2
+    for x in (torch.ones(7), torch.ones(7, 3), torch.ones(2, 2, 2, dtype=torch.int64)):
+        for shape in ((0,), (0, 3), (3, 0, 2)):
+            compiled, index = thruway.compile(gathered), torch.zeros(shape, dtype=torch.int64)
+            assert compiled(x, index).shape == gathered(x, index).shape
+    assert not lazy.pipeline().journal.of_kind("bug")
+    assert _error(thruway.compile(gathered), torch.ones(7), torch.zeros(1, 2, dtype=torch.int64))[0] is RuntimeError

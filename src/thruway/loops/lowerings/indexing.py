@@ -8,7 +8,7 @@ from thruway.core.dtypes import INTEGERS, LOW_FLOATS, compute_dtype
 from thruway.core.errors import Unsupported
 from thruway.core.sizes import SizeLike
 from thruway.loops.builder import Builder, Tensor, axes_of, axis_index, axis_indices, load, load_broadcast
-from thruway.loops.expressions import cast, op, where
+from thruway.loops.expressions import cast, literal, op, where
 from thruway.loops.ir import CheckIndex, Expr, Index
 from thruway.loops.lowerings.elementwise import Operand, scalar
 from thruway.loops.lowerings.views import select_at, slice_from, slice_start, wrap_dim
@@ -43,6 +43,8 @@ def _load_checked(x: Tensor, axes: Sequence[Index], dim: int, at: Expr) -> Expr:
 def gather(b: Builder, self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     if not self.rank or not index.rank:
         return b.compute(b.out, load(self, [checked(load(index, ()), self.sizes[0])] if self.rank else ()))
+    if index.rank != self.rank:                        # eager takes an empty index of any rank
+        return b.compute(b.out, literal(0, self.dtype))
     axes = axis_indices(index.rank)
     return b.compute(b.out, _load_checked(self, axes, wrap_dim(dim, self.rank), load(index, axes)))
 
