@@ -131,7 +131,8 @@ def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwa
     if (module, code.co_qualname) in BOOKKEEPING:
         return Constant(None)
     if is_refused_module(module) and (module, code.co_qualname) not in CHOOSERS:
-        raise unsupported(state, "TW101", getattr(function.real, "__qualname__", code.co_qualname), hint=OF_THRUWAY if module and module.partition(".")[0] == "thruway" else "")
+        hint = OF_THRUWAY if module and module.partition(".")[0] == "thruway" else ""
+        raise unsupported(state, "TW101", getattr(function.real, "__qualname__", code.co_qualname), hint=hint)
     frame = Frame(code, function, state.program(code), function.namespace)
     bind_arguments(state, function, frame.locals, args, kwargs)
     if function.real is None or function.code.co_freevars:
