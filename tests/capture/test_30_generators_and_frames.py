@@ -137,3 +137,51 @@ def ended(x):
 @pytest.mark.parametrize("function", [gathered, first_of_each, ended])
 def test_a_generator_ends_by_returning_alone(function):
     check(function, X, graphs=1)
+
+
+def finishing(x, log):
+    try:
+        for i in range(5):
+            yield x * i
+    finally:
+        log.append("finished")
+
+
+def within(x, log):
+    with torch.no_grad():
+        yield x
+        log.append("after")
+
+
+def plain(x, log):
+    yield x
+    yield x * 2
+
+
+def left_early(make):
+    def function(x):
+        log = []
+        for one in make(x, log):
+            y = one + 1
+            break
+        log.append("behind")
+        return y, log
+    return function
+
+
+@pytest.mark.parametrize("make", [finishing, within, plain])
+def test_a_generator_left_early_finishes_at_once(make):
+    check(left_early(make), X, graphs=1 if make is plain else 0)
+
+
+def test_a_generator_that_is_kept_waits():
+    def kept(x):
+        log = []
+        generator = finishing(x, log)
+        return next(generator), generator, log
+    compiled = thruway.compile(kept)
+    for call in (kept, compiled, compiled):
+        first, generator, log = call(X)
+        assert log == [] and torch.equal(next(generator), X)
+        generator.close()
+        assert log == ["finished"]

@@ -28,6 +28,7 @@ from thruway.capture.state import Frame, Input, Namespace, State
 from thruway.capture.values.answers import guard_cells_apart
 from thruway.capture.values.base import ArrayValue, SizeValue, TensorValue
 from thruway.capture.values.effect import is_shown
+from thruway.capture.values.generators import refuse_dropped
 from thruway.capture.wrap import cell_value, wrap
 from thruway.core.errors import BreakReason, FullGraphError, Unsupported
 from thruway.core.settings import Settings
@@ -112,6 +113,7 @@ def _capture(
             restore_overriding(state)
             if broken is None:
                 finish, outputs, single = emit(state, function, result)
+                refuse_dropped(state)
             else:
                 finish, outputs = emit_break(state, function, broken, compile_function)
                 single = False

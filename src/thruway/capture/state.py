@@ -161,6 +161,7 @@ class State:
     by_id: dict[int, Value] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
+    generators: list[Any] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     namespaces: dict[int, Namespace] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)

@@ -141,6 +141,7 @@ def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwa
     if code.co_flags & CO_GENERATOR:
         generator = GeneratorValue(frame)
         frame.generator = generator
+        state.generators.append(generator)
         return generator
     if code.co_flags & CO_COROUTINE:
         raise unsupported(state, "TW113", function.name)

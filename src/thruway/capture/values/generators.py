@@ -35,6 +35,20 @@ def _delegates(frame: Frame) -> bool:
     return frame.pc > 1 and frame.program[frame.pc - 2][1].op == "SEND" and isinstance(frame.stack[-1], GeneratorValue) and not frame.stack[-1].finished
 
 
+def refuse_dropped(state: State) -> None:
+    """Where nobody keeps a generator that waits inside a `try` or `with`, Python ends these at once; what they do then is not captured."""
+    for one in state.generators:
+        if one.started and not one.finished and not one.exposed and one.plays is None and _has_to_finish(one.frame):
+            raise unsupported(state, "TW110", f"a generator that is dropped inside a try or with ({one.frame.code.co_name})")
+
+
+def _has_to_finish(frame: Frame) -> bool:
+    """Whether an exception where it waits runs code of the user's; in 3.12 one handler is Python's own."""
+    at = frame.pc - 1
+    handlers = [frame.program[one.target][1] for one in frame.exceptions if one.start <= at < one.end]
+    return any((one.op, one.arg) != ("CALL_INTRINSIC_1", 3) for one in handlers)
+
+
 def made_inside(state: State, generator: Value) -> GeneratorValue:
     """The generator, if it exists in this capture alone: any other is advanced by Python only."""
     if isinstance(generator, GeneratorValue) and not generator.exposed:
