@@ -12,7 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+from thruway.artifact import target as target_module
 from thruway.artifact import toolchain as chain
 from thruway.artifact.store import Store
 from thruway.artifact.target import cpu_target, open_toolchain
@@ -190,3 +192,12 @@ def test_target_of_this_cpu():
 def test_a_compiler_that_is_not_found_is_told(store):
     with pytest.warns(RuntimeWarning, match="no program is found for the C compiler 'no-such-cc' that THRUWAY_CC names; .* is used"):
         open_toolchain("no-such-cc", store)
+
+
+def test_matrix_tiles_and_vendor_are_seen(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    monkeypatch.setattr(target_module, "cpu_identity", lambda: "vendor_id: GenuineIntel")
+    assert {"amx", "mkl_fast"} <= cpu_target(kernels=True).library_calls
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(target_module, "cpu_identity", lambda: "vendor_id: AuthenticAMD")
+    assert not {"amx", "mkl_fast"} & cpu_target(kernels=True).library_calls

@@ -198,3 +198,20 @@ def test_without_memory_many_rows_are_packed_for_at_every_call(rows, packs, widt
 def test_joining_weights_must_save_calls_that_can_be_felt():
     assert merging_pays(CPU, "float32", 256, 1 << 18, 4, saved=1) and not merging_pays(CPU, "float32", 256, 1 << 22, 4, saved=2)
     assert saved_calls("float32", 768, 3) == 6 and saved_calls("float32", 500, 3) == 2 and saved_calls("bfloat16", 768, 2) == 1
+
+
+def test_products_of_ours_keep_no_packed_weight():
+    wide = Target(vector_bytes=64, library_calls=CPU.library_calls)
+    assert [choose_linear(wide, "float32", rows, 768 * 768) for rows in (1, 16, 64, 128, 1024)] == ["plain", "onednn", "plain", "plain", "plain"]
+    assert choose_linear(wide, "bfloat16", 128, 768 * 768) == "onednn"
+    b = Build()
+    graph = b.done(b(aten.linear.default, b.input(rnd(128, 768)), b.weight(rnd(768, 768))))
+    assert targets(select_linears(graph, Context(wide, derived_limit=0))) == ["linear.default"]
+    assert "mkldnn._reorder_linear_weight.default" in targets(select_linears(graph, Context(CPU, derived_limit=0)))     # packed at every call
+
+
+def test_a_processor_with_matrix_tiles_packs_bfloat16_and_leaves_float32_to_mkl():
+    tiles = Target(vector_bytes=64, library_calls=frozenset({"onednn", "onednn_bf16", "onednn_fp16", "mkl", "mkl_fast", "amx"}))
+    assert [choose_linear(tiles, "bfloat16", rows, 512 * 1536) for rows in (8, 128, 1024)] == ["onednn"] * 3
+    assert [choose_linear(tiles, "float32", rows, 512 * 1536) for rows in (16, 128, 1024)] == ["mkl"] * 3
+    assert not tiles.multiplies("float32", 128, 128 * 512 * 1536)

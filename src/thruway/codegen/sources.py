@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from thruway.codegen.c import print_kernel
 from thruway.codegen.launch_list import Printed, launch_list
 from thruway.codegen.math_c import needed
+from thruway.codegen.operators import may_fault
+from thruway.codegen.product_c import product_text
 from thruway.codegen.structure import lift_coordinates, structure
 from thruway.core.launch import LaunchList
 from thruway.core.sizes import atom
 from thruway.core.target import Target
-from thruway.loops.ir import Buffer, CheckIndex, Kernel, Op, Origin
+from thruway.loops.ir import Buffer, CheckIndex, Extern, Kernel, Op, Origin
 from thruway.schedule.depend import root
+from thruway.schedule.own_products import OwnProduct, own_product
 from thruway.schedule.phases import phase_values
 from thruway.schedule.plan import Plan
 from thruway.schedule.rewrite import walk
-from thruway.codegen.operators import may_fault
 
 # Word for word what artifact.toolchain.PRELUDE says; a test compares them.
 PRELUDE = """\
@@ -30,6 +32,7 @@ static void (*tw_parallel_for)(long begin, long end, long grain, tw_body *body, 
 void tw_init(void *const *services) { tw_parallel_for = (void (*)(long, long, long, tw_body *, void *))services[0]; }
 """
 PLACEHOLDER = "KERNEL"
+PRODUCT = "tw_k_product"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,8 @@ class Sources:
 def generate(plan: Plan, target: Target, units: int | None = None) -> Sources:
     """C for the plan's kernels in at most `units` translation units (one per core where None), equal kernels once."""
     printer = _Kernels(plan, target)
-    derived = [printer.take(s) if isinstance(s, Kernel) else s for s in plan.derived]
-    steps = [printer.take(s) if isinstance(s, Kernel) else s for s in plan.steps]
+    derived = [printer.take(step) for step in plan.derived]
+    steps = [printer.take(step) for step in plan.steps]
     launch = launch_list(plan, derived, steps)
     texts, symbols = _spread(printer.texts, units or os.cpu_count() or 1)
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
@@ -61,7 +64,19 @@ class _Kernels:
         self.texts: dict[str, str] = {}
         self.known: dict[tuple, tuple[str, tuple[int, ...], tuple, bool]] = {}
 
-    def take(self, kernel: Kernel) -> Printed:
+    def take(self, step: Kernel | Extern) -> Printed | Extern:
+        """The step printed, or itself where it is a library call."""
+        if isinstance(step, Kernel):
+            return self.kernel(step)
+        product = own_product(step, self.plan.buffers, self.target)
+        return step if product is None else self.product(product)
+
+    def product(self, product: OwnProduct) -> Printed:
+        """One text for all products: their sizes and layouts are arguments."""
+        self.texts.setdefault(PRODUCT, product_text(PRODUCT))
+        return Printed(PRODUCT, product.pointers, product.scalars, False, self.plan.buffers[product.out].kind != "temp", (product.out,))
+
+    def kernel(self, kernel: Kernel) -> Printed:
         buffers = self.plan.buffers
         written = tuple(dict.fromkeys(root(w, buffers) for w in kernel.writes))
         writes_input = any(buffers[w].kind != "temp" for w in written)

@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+OWN_VECTOR_BYTES = 64
+OWN_ROWS, OWN_WORK = 4, 1 << 18          # rows and multiplications below which a library's product, or a loop, is as fast as the kernel of ours
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """`kind`: "cpu" or "cuda". `vector_bytes`: SIMD width. `caches`: bytes of L1, L2, last level (per core or device).
@@ -20,3 +24,8 @@ class Target:
     parallel_grain: int = 32768
     library_calls: frozenset[str] = frozenset()
     kernels: bool = True
+
+    def multiplies(self, dtype: str, rows: int, work: int) -> bool:
+        """Whether a product of so many rows and multiplications is a kernel of ours: in float32 where MKL takes its slow path."""
+        able = self.kind == "cpu" and self.kernels and self.vector_bytes == OWN_VECTOR_BYTES and "mkl_fast" not in self.library_calls
+        return able and dtype == "float32" and rows >= OWN_ROWS and work >= OWN_WORK

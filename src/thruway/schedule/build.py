@@ -32,12 +32,12 @@ def build_plan(program: Program, target: Target, settings: Settings) -> Plan:
     derived, first = _steps(program.derived, buffers, kept, "d", target)
     steps, second = _steps(program.nodes, buffers, program.outputs, "k", target)
     steps = settle_checks(steps, buffers)
-    placements, arena = plan_memory(buffers, derived, steps, program.outputs, OUT_VARIANTS)
+    placements, arena = plan_memory(buffers, derived, steps, program.outputs, OUT_VARIANTS, target)
     used = {name: buffer for name, buffer in buffers.items() if name in placements}
     return Plan(program.inputs, used, derived, steps, program.outputs, placements, arena, first + second)
 
 
-def plan_unfused(program: Program) -> Plan:
+def plan_unfused(program: Program, target: Target = Target()) -> Plan:
     """One step per node, nothing inlined: what tests and `report` hold the fused plan against."""
     buffers = settle_strides(program.buffers)
     parts = []
@@ -47,7 +47,7 @@ def plan_unfused(program: Program) -> Plan:
             fuser.add_alone(i)
         parts.append(_emit([g for g in fuser.groups if g is not None], nodes, buffers, frozenset(buffers), prefix))
     derived, steps = parts[0], settle_checks(parts[1], buffers)
-    placements, arena = plan_memory(buffers, derived, steps, program.outputs, OUT_VARIANTS)
+    placements, arena = plan_memory(buffers, derived, steps, program.outputs, OUT_VARIANTS, target)
     used = {n: b for n, b in buffers.items() if n in placements}
     return Plan(program.inputs, used, derived, steps, program.outputs, placements, arena)
 

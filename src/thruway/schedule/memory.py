@@ -13,8 +13,10 @@ from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE
 from thruway.core.launch import TensorSpec
 from thruway.core.sizes import SizeLike
+from thruway.core.target import Target
 from thruway.loops.ir import Buffer, Extern, Kernel, Op
 from thruway.schedule.depend import read_buffers, root, written_buffers
+from thruway.schedule.own_products import own_product
 from thruway.schedule.phases import phase_values
 from thruway.schedule.plan import Placement
 from thruway.schedule.rewrite import is_size, loads, walk
@@ -47,9 +49,10 @@ def writes_of(step: Step) -> Iterable[str]:
 
 def plan_memory(
     buffers: Mapping[str, Buffer], derived: Sequence[Step], steps: Sequence[Step], outputs: Sequence[str], has_out: frozenset[str],
+    target: Target,
 ) -> tuple[dict[str, Placement], SizeLike]:
     """A Placement for every buffer in use, and the arena's size in bytes. `has_out`: library calls that can write into given memory."""
-    placements = _fixed(buffers, derived, steps, outputs, has_out)
+    placements = _fixed(buffers, derived, steps, outputs, has_out, target)
     lifetimes = _lifetimes(buffers, steps, placements)
     pack = pack_offsets if all(type(x.bytes) is int for x in lifetimes) else _stack_slots
     offsets, total = pack(lifetimes)
@@ -59,6 +62,7 @@ def plan_memory(
 
 def _fixed(
     buffers: Mapping[str, Buffer], derived: Sequence[Step], steps: Sequence[Step], outputs: Sequence[str], has_out: frozenset[str],
+    target: Target,
 ) -> dict[str, Placement]:
     """Placements that need no arena."""
     result: dict[str, Placement] = {}
@@ -71,10 +75,11 @@ def _fixed(
         result.update({name: Placement("derived") for name in writes_of(step) if name not in result})
     leaving = {root(name, buffers) for name in outputs}
     for step in steps:
+        is_call = isinstance(step, Extern) and own_product(step, buffers, target) is None
         for name in writes_of(step):
             if name in result:
                 continue
-            if isinstance(step, Extern) and name in step.outs and not (step.op in has_out and name not in leaving):
+            if is_call and name in step.outs and not (step.op in has_out and name not in leaving):
                 result[name] = Placement("returned")
             elif name in leaving:
                 result[name] = Placement("output")

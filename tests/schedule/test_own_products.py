@@ -1,0 +1,69 @@
+"""Which products are a kernel of ours, and how it is told where they lie."""
+
+from dataclasses import replace
+
+import pytest
+
+from thruway.core.sizes import product, symbol
+from thruway.core.target import Target
+from thruway.loops.ir import Buffer, BufferRef, Extern
+from thruway.schedule.own_products import own_product
+
+TARGET = Target(vector_bytes=64, library_calls=frozenset({"mkl", "onednn"}))
+
+
+def buffer(name, sizes, strides=None, **rest):
+    dense = [product(sizes[i + 1:]) for i in range(len(sizes))]
+    return Buffer(name, rest.pop("dtype", "float32"), sizes, strides or tuple(dense), **rest)
+
+
+def case(op, *operands, out=(64, 256)):
+    buffers = {b.name: b for b in (*operands, buffer("out", out))}
+    return Extern(op, tuple(BufferRef(b.name) for b in operands), (), ("out",)), buffers
+
+
+X, W, TURNED, BIAS = buffer("x", (64, 128)), buffer("w", (128, 256)), buffer("t", (256, 128)), buffer("bias", (256,))
+
+
+def test_each_form_with_its_weight_as_it_lies():
+    assert own_product(*case("aten::mm", X, W), TARGET).scalars == (64, 256, 128, 128, 256, 1, 0, 0, 0, 0)
+    assert own_product(*case("aten::addmm", BIAS, X, W), TARGET).scalars == (64, 256, 128, 128, 256, 1, 0, 0, 0, 1)
+    assert own_product(*case("aten::linear", X, TURNED, BIAS), TARGET).scalars == (64, 256, 128, 128, 1, 128, 0, 0, 0, 1)
+    assert own_product(*case("aten::linear", X, TURNED), TARGET).pointers == ("x", "t", "out")
+    assert own_product(*case("aten::linear", X, replace(TURNED, strides=(1, 256)), BIAS), TARGET).scalars[4:6] == (256, 1)
+
+
+def test_views_start_where_they_lie_in_their_storages():
+    step, buffers = case("aten::linear", buffer("v", (8, 8, 128), (8 * 300, 300, 1), alias="base", offset=40), TURNED, BIAS, out=(8, 8, 256))
+    buffers["base"] = buffer("base", (64, 300), alias="all", offset=7)
+    buffers["all"] = buffer("all", (30000,))
+    found = own_product(step, buffers, TARGET)
+    assert found.pointers == ("all", "t", "out", "bias")
+    assert found.rows == 64 and found.stride == 300 and found.offsets == (47, 0, 0)
+
+
+def test_a_number_of_rows_that_is_not_known():
+    found = own_product(*case("aten::mm", buffer("x", (symbol("s"), 128)), W, out=(symbol("s"), 256)), TARGET)
+    assert found.rows == symbol("s")
+
+
+@pytest.mark.parametrize("op, operands, out", [
+    ("aten::mm", (replace(X, dtype="float64"), W), (64, 256)),                                    # another dtype
+    ("aten::mm", (replace(X, strides=(1, 64)), W), (64, 256)),                                    # rows that do not lie along memory
+    ("aten::mm", (X, replace(W, strides=(512, 2))), (64, 256)),                                   # a weight with gaps in both directions
+    ("aten::linear", (buffer("x", (4, 16, 128), (4096, 128, 1)), TURNED), (4, 16, 256)),          # rows at two distances
+    ("aten::addmm", (buffer("bias", (64, 256)), X, W), (64, 256)),                                # a whole matrix added
+    ("aten::mm", (buffer("x", (2, 128)), W), (2, 256)),                                           # few rows
+    ("aten::mm", (X, buffer("w", (128, 16))), (64, 16)),                                          # few columns
+    ("aten::mm", (buffer("x", (64, symbol("s"))), buffer("w", (symbol("s"), 256))), (64, 256)),   # sums that may be empty
+    ("aten::bmm", (buffer("x", (2, 64, 128)), buffer("w", (2, 128, 256))), (2, 64, 256)),         # another operator
+])
+def test_near_misses(op, operands, out):
+    assert own_product(*case(op, *operands, out=out), TARGET) is None
+
+
+@pytest.mark.parametrize("target", [
+    Target(vector_bytes=32), replace(TARGET, library_calls=frozenset({"mkl", "mkl_fast"})), replace(TARGET, kernels=False), replace(TARGET, kind="cuda"),
+])
+def test_other_machines_call_their_library(target):
+    assert own_product(*case("aten::mm", X, W), target) is None
