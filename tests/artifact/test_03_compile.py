@@ -36,10 +36,15 @@ def notes() -> list[str]:
 
 
 @pytest.fixture
-def workers(store, notes) -> Workers:
+def note(notes):
+    return lambda kind, detail: notes.append(kind)
+
+
+@pytest.fixture
+def workers(store) -> Workers:
     toolchain = open_toolchain("", store)
     assert toolchain is not None, "these tests need a C compiler"
-    return Workers(toolchain, store, lambda kind, detail: notes.append(kind))
+    return Workers(toolchain, store)
 
 
 def ask(library: Path) -> int:
@@ -94,24 +99,23 @@ def test_a_changed_compiler_is_probed_again(tmp_path, store):
     assert open_toolchain(executable(path, "exit 1 # changed"), store) is None
 
 
-def test_compiles_in_parallel_and_once(workers, notes):
-    waiting = [workers.submit(ANSWER % (i % 3)) for i in range(9)]
+def test_compiles_in_parallel_and_once(workers, note, notes):
+    waiting = [workers.submit(ANSWER % (i % 3), note) for i in range(9)]
     assert [ask(each.library()) for each in waiting] == [0, 1, 2] * 3
     assert notes.count("cache_miss") == 3
 
 
-def test_a_second_process_finds_what_the_first_compiled(workers, store, notes):
+def test_a_second_process_finds_what_the_first_compiled(workers, store, note, notes):
     workers.submit(ANSWER % 5).library()
-    notes.clear()
-    again = Workers(workers.toolchain, Store(store.folder, store.limit), lambda kind, detail: notes.append(kind))
-    assert ask(again.submit(ANSWER % 5).library()) == 5
+    again = Workers(workers.toolchain, Store(store.folder, store.limit))
+    assert ask(again.submit(ANSWER % 5, note).library()) == 5
     assert notes == ["cache_hit"]
 
 
-def test_a_damaged_library_is_compiled_again(workers, notes):
-    path = workers.submit(ANSWER % 6).library()
+def test_a_damaged_library_is_compiled_again(workers, note, notes):
+    path = workers.submit(ANSWER % 6, note).library()
     path.write_bytes(path.read_bytes()[:-100] + bytes(100))
-    assert ask(workers.submit(ANSWER % 6).library()) == 6
+    assert ask(workers.submit(ANSWER % 6, note).library()) == 6
     assert notes == ["cache_miss", "cache_miss"]
 
 

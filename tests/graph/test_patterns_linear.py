@@ -214,4 +214,4 @@ def test_a_processor_with_matrix_tiles_packs_bfloat16_and_leaves_float32_to_mkl(
     tiles = Target(vector_bytes=64, library_calls=frozenset({"onednn", "onednn_bf16", "onednn_fp16", "mkl", "mkl_fast", "amx"}))
     assert [choose_linear(tiles, "bfloat16", rows, 512 * 1536) for rows in (8, 128, 1024)] == ["onednn"] * 3
     assert [choose_linear(tiles, "float32", rows, 512 * 1536) for rows in (16, 128, 1024)] == ["mkl"] * 3
-    assert not tiles.multiplies("float32", 128, 128 * 512 * 1536)
+    assert not tiles.has_own_product("float32", 128, 128 * 512 * 1536)

@@ -19,6 +19,7 @@ import torch
 from thruway import native
 from thruway.frame import hook
 from thruway.native import RegionFailed
+from thruway.pipeline import below
 
 pytestmark = pytest.mark.skipif(not native.features()["hook"], reason="this build has no frame hook")
 
@@ -30,6 +31,7 @@ def clean() -> Iterator[None]:
     stats = native.core().hook_stats()
     assert stats["depth"] == 0 and not stats["on_top"]
     hook.install(None)
+    below.is_installed = False                           # the pipeline's own callback is gone
     native.core().hook_force_call(False)
 
 

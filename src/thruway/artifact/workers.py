@@ -42,23 +42,22 @@ class Compilation:
 
 
 class Workers:
-    """The compiler processes of one process. `note` is told of every hit and miss of the store."""
+    """The compiler processes of one process."""
 
-    def __init__(self, toolchain: Toolchain, store: Store, note: Note | None = None):
+    def __init__(self, toolchain: Toolchain, store: Store):
         self.toolchain = toolchain
         self.store = store
-        self.note = note or (lambda kind, detail: None)
         self._start()
 
     def submit(self, source: str, note: Note | None = None) -> Compilation:
-        """`note` is told in place of the one that all share."""
+        """`note` is told whether the store had it."""
         if self._pid != os.getpid():
             self._start()
         key = kernel_key(source, self.toolchain)
         with self._lock:
             future = self._running.get(key.digest)
             if future is None:
-                future = self._running[key.digest] = self._find_or_compile(key, source, note or self.note)
+                future = self._running[key.digest] = self._find_or_compile(key, source, note or (lambda kind, detail: None))
                 future.add_done_callback(lambda _: self._running.pop(key.digest, None))
         return Compilation(source, self, self._pid, future)
 

@@ -41,7 +41,8 @@ def plain_step(frame: Frame, ins: Instruction, names: tuple[str, ...]) -> PlainS
 
 def asks_frame(operands: list[Value], count: int) -> bool:
     """Whether the call, with NULL or the callable in front, asks for the names of the frame that it is made in."""
-    return isinstance(operands[1], Constant) and count < FRAME_CALLS.get(operands[1].value, 0) if isinstance(operands[0], Null) else False
+    null, function = operands[:2]
+    return isinstance(null, Null) and isinstance(function, Constant) and count < FRAME_CALLS.get(function.value, 0)
 
 
 FRAME_CALLS: dict[Any, int] = {globals: 1, locals: 1, vars: 1, dir: 1, eval: 2, exec: 2}         # with fewer arguments than this

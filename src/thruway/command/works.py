@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+
 class WorkFailed(ValueError):
     """A work cannot be found or made, or fails in eager: the text says in one sentence what is wrong."""
 

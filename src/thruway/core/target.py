@@ -25,7 +25,7 @@ class Target:
     library_calls: frozenset[str] = frozenset()
     kernels: bool = True
 
-    def multiplies(self, dtype: str, rows: int, work: int) -> bool:
+    def has_own_product(self, dtype: str, rows: int, work: int) -> bool:
         """Whether a product of so many rows and multiplications is a kernel of ours: in float32 where MKL takes its slow path."""
         able = self.kind == "cpu" and self.kernels and self.vector_bytes == OWN_VECTOR_BYTES and "mkl_fast" not in self.library_calls
         return able and dtype == "float32" and rows >= OWN_ROWS and work >= OWN_WORK

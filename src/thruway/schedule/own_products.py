@@ -112,4 +112,4 @@ def _is_worth(product: OwnProduct, target: Target) -> bool:
     if type(columns) is not int or type(inner) is not int or min(columns, inner) < LEAST_SIDE:
         return False
     count = rows if type(rows) is int else OWN_WORK
-    return target.multiplies("float32", count, count * columns * inner)
+    return target.has_own_product("float32", count, count * columns * inner)

@@ -55,7 +55,7 @@ def explain(fn_or_module: Any, *, calls: int | None = None, **compile_arguments:
     (it writes nothing, breaks nowhere), so that compiled code is compared with eager. `calls` asks for that many calls in any case."""
     if calls is not None:
         _check_count("calls", calls, 1)
-    compile(fn_or_module, **compile_arguments) if not isinstance(fn_or_module, type) else compile(**compile_arguments)        # says what does not fit
+    compile(None if isinstance(fn_or_module, type) else fn_or_module, **compile_arguments)             # says at once what does not fit
 
     def explained(*args: Any, **kwargs: Any) -> Any:
         return lazy.explain().explain_call(functools.partial(compile, **compile_arguments), lazy.pipeline(), fn_or_module, args, kwargs, calls)

@@ -1,20 +1,10 @@
 # backend: eager
 # differed in: timeout
 import collections
-import contextlib
 import functools
-import itertools
-import math
-import operator
-import re
 import types
-from dataclasses import dataclass, field
-from typing import NamedTuple
 import torch
-COUNT = 0
 LOG = []
-TABLE = {'scale': 2, 'shift': 1}
-WEIGHT = torch.arange(6.0).reshape(2, 3) / 8
 
 def tensor(seed, *shape):
     return torch.rand(shape or (2, 3), generator=torch.Generator().manual_seed(seed)) * 4 - 2
@@ -24,30 +14,9 @@ def foreign(function):
     return types.FunctionType(function.__code__, space, function.__name__, function.__defaults__)
 
 @foreign
-def each(function, values):
-    return [function(value) for value in values]
-
-@foreign
-def fold(function, values, first):
-    for value in values:
-        first = function(first, value)
-    return first
-
-@foreign
 def twice(function, value):
     function(value)
     return function(value)
-
-@foreign
-def attempt(function, *values):
-    try:
-        return function(*values)
-    except Exception as error:
-        return str(error)
-
-@foreign
-def drain(generator):
-    return [item for item in generator]
 
 class Box:
     made = 0
@@ -94,72 +63,6 @@ class Box:
         self.size -= 1
         self.history.append(kind.__name__ if kind else None)
         return kind is KeyError
-
-class Counted(Box):
-
-    def __init__(self, value, *args, step=1, **kwargs):
-        super().__init__(value, *args, **kwargs)
-        self.step = step
-
-    def __call__(self, t):
-        return super().__call__(t) - self.step
-
-    def __iter__(self):
-        for i in range(self.size):
-            yield (i * self.step)
-
-    def __getattr__(self, name):
-        if name.startswith('tag_'):
-            return name[4:]
-        raise AttributeError(name)
-
-    def __eq__(self, other):
-        return isinstance(other, Counted) and self.step == other.step
-
-    def __hash__(self):
-        return hash(self.step)
-
-@dataclass
-class Point:
-    left: int
-    right: int = 3
-    tags: list = field(default_factory=list)
-
-    def total(self):
-        return self.left + self.right
-
-class Pair(NamedTuple):
-    number: int
-    tensor: object = None
-
-class Fault(Exception):
-
-    def __init__(self, message, code=0):
-        super().__init__(message)
-        self.code = code
-
-@contextlib.contextmanager
-def scoped(name, swallow=False):
-    LOG.append('in ' + name)
-    try:
-        yield (name * 2)
-    except ValueError:
-        LOG.append('caught ' + name)
-        if not swallow:
-            raise
-    finally:
-        LOG.append('out ' + name)
-
-def counting(limit, start=0):
-    i = start
-    while i < limit:
-        sent = (yield i)
-        i += 1 if sent is None else sent
-    return i
-
-def chained(limit):
-    last = (yield from counting(limit))
-    yield (last * 10)
 
 def spread(first, /, second=2, *rest, third=3, **more):
     return first + second + sum(rest) + third + sum(more.values())

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import itertools
 import types
-from typing import NamedTuple
 import torch
 COUNT = 0
 LOG = []
@@ -102,39 +101,6 @@ class Counted(Box):
 
     def __hash__(self):
         return hash(self.step)
-
-class Pair(NamedTuple):
-    number: int
-    tensor: object = None
-
-class Fault(Exception):
-
-    def __init__(self, message, code=0):
-        super().__init__(message)
-        self.code = code
-
-@contextlib.contextmanager
-def scoped(name, swallow=False):
-    LOG.append('in ' + name)
-    try:
-        yield (name * 2)
-    except ValueError:
-        LOG.append('caught ' + name)
-        if not swallow:
-            raise
-    finally:
-        LOG.append('out ' + name)
-
-def counting(limit, start=0):
-    i = start
-    while i < limit:
-        sent = (yield i)
-        i += 1 if sent is None else sent
-    return i
-
-def chained(limit):
-    last = (yield from counting(limit))
-    yield (last * 10)
 
 def spread(first, /, second=2, *rest, third=3, **more):
     return first + second + sum(rest) + third + sum(more.values())

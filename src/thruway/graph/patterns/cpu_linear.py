@@ -78,7 +78,7 @@ def choose_linear(target: Target, dtype: str, rows: int | None, weight: int) -> 
 
 
 def _plain_cost(target: Target, dtype: str, rows: int, weight: int) -> float:
-    if target.multiplies(dtype, rows, rows * weight):
+    if target.has_own_product(dtype, rows, rows * weight):
         return OWN.microseconds(rows, weight) + weight * PANELS * 1e-6
     inside = ONEDNN_INSIDE if dtype != "float32" and rows > 1 else 0.0
     return _rates(target)[dtype, "plain"].microseconds(rows, weight) + inside
