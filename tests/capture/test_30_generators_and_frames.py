@@ -1,5 +1,7 @@
 """Errors thrown into generators that wait for another one, builtins that ask for the frame they are called in, and clamp without a bound."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from capture.beside_eager import check
@@ -158,6 +160,33 @@ def plain(x, log):
     yield x * 2
 
 
+def watching(x, log):
+    try:
+        yield x
+    except GeneratorExit:
+        log.append("left")
+
+
+def catching(x, log):
+    try:
+        yield x
+    except (ValueError, IndexError):
+        log.append("caught")
+
+
+class Rows(Sequence):
+    """Its `__iter__` is a generator of the standard library's, which waits for an IndexError."""
+
+    def __init__(self, x, log):
+        self.x = x
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        return self.x * i
+
+
 def left_early(make):
     def function(x):
         log = []
@@ -169,9 +198,9 @@ def left_early(make):
     return function
 
 
-@pytest.mark.parametrize("make", [finishing, within, plain])
+@pytest.mark.parametrize("make", [finishing, within, watching, plain, catching, Rows])
 def test_a_generator_left_early_finishes_at_once(make):
-    check(left_early(make), X, graphs=1 if make is plain else 0)
+    check(left_early(make), X, graphs=1 if make in (plain, catching, Rows) else 0)
 
 
 def test_a_generator_that_is_kept_waits():

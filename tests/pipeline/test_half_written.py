@@ -4,6 +4,7 @@ and an `except` of the user's catches what it catches in eager."""
 from __future__ import annotations
 
 import contextlib
+import types
 
 import pytest
 import torch
@@ -125,14 +126,6 @@ def suppressed(x, i, v):
     return x * 3
 
 
-def in_the_end(x, i, v):
-    x.add_(1)
-    try:
-        return x[i] * v
-    finally:
-        x.add_(1)
-
-
 def in_a_handler(x, i, v):
     x.add_(1)
     try:
@@ -144,8 +137,50 @@ def in_a_handler(x, i, v):
         return x * 3
 
 
+def caught_by_the_second_clause(x, i, v):
+    x.add_(1)
+    try:
+        return x[i] * v
+    except NotImplementedError:
+        return x
+    except (KeyError, IndexError, RuntimeError):
+        return x * 3
+
+
+def caught_around_a_mode(x, i, v):
+    x.add_(1)
+    try:
+        with torch.no_grad():
+            return x[i] * v.detach()
+    except ERRORS:
+        return x * 3
+
+
+def caught_by_a_name_of_its_own(x, i, v):
+    x.add_(1)
+    kinds = ERRORS
+    try:
+        return x[i] * v
+    except kinds:
+        return x * 3
+
+
+def caught_around_another_try(x, i, v):
+    x.add_(1)
+    try:
+        try:
+            return x[i] * v
+        except KeyError:
+            return x
+    except ERRORS:
+        return x * 3
+
+
 @pytest.mark.parametrize("wants_grad", [False, True])
-@pytest.mark.parametrize("function", [caught, caught_above, caught_where_it_writes, suppressed, in_the_end, in_a_handler])
+@pytest.mark.parametrize("function", [
+    caught, caught_above, caught_where_it_writes, suppressed, in_a_handler, caught_by_the_second_clause, caught_around_a_mode,
+    caught_by_a_name_of_its_own, caught_around_another_try,
+])
 def test_errors_after_a_write_are_caught_as_in_eager(function, wants_grad):
     assert_left_as_by_eager(function, wants_grad)
     assert any(event.reason.code == "TW120" for event in pipeline.journal.of_kind("graph_break"))
@@ -173,8 +208,31 @@ def written_behind(x, i, v):
     return made
 
 
-@pytest.mark.parametrize("function", [caught_without_a_write, not_caught, written_behind])
+def caught_as_what_it_is_not(x, i, v):
+    x.add_(1)
+    try:
+        return x[i] * v
+    except NotImplementedError:
+        return x
+    except (KeyError, TypeError) as error:
+        return x * len(str(error))
+
+
+CONFIG = types.SimpleNamespace(is_causal=False)
+
+
+def taken_back_in_the_end(x, i, v):
+    CONFIG.is_causal = True
+    x.add_(1)
+    try:
+        return x[i] * v
+    finally:
+        CONFIG.is_causal = False
+
+
+@pytest.mark.parametrize("function", [caught_without_a_write, not_caught, written_behind, caught_as_what_it_is_not, taken_back_in_the_end])
 def test_other_functions_stay_one_graph(function):
     compiled = thruway.compile(function, fullgraph=True)
     assert torch.equal(compiled(torch.ones(4), INSIDE, torch.ones(3)), function(torch.ones(4), INSIDE, torch.ones(3)))
     assert_left_as_by_eager(function, False)
+    assert not CONFIG.is_causal

@@ -172,6 +172,12 @@ def only_raises(code: CodeType, index: int) -> bool:
     return not any(decoded.instructions[one].op in RETURNS for one in _reached([index], lambda one: successors(decoded, one)))
 
 
+def passes_on(code: CodeType, index: int) -> bool:
+    """Whether every path from `index`, where an error is handled, raises the same error again."""
+    decoded = decode(code)
+    return not any(decoded.instructions[one].op in (*RETURNS, "RAISE_VARARGS") for one in _reached([index], lambda one: successors(decoded, one)))
+
+
 def _reached(start: list[int], after: Callable[[int], list[int]]) -> set[int]:
     seen: set[int] = set()
     work = list(start)

@@ -6,15 +6,21 @@ is left to Python there, with the handlers around it.
 
 from __future__ import annotations
 
+import torch
+
 from thruway.bytecode.decode import ExceptionRange
+from thruway.bytecode.flow import passes_on
 from thruway.capture.breaks import unsupported
+from thruway.capture.handlers import is_handled
 from thruway.capture.state import Frame, State, is_library
 from thruway.capture.values.base import MethodValue, ObjectValue, TensorValue
+
+RAISED = (IndexError, RuntimeError, ValueError, torch.linalg.LinAlgError)          # what operators raise because of elements
 
 
 def refuse_caught_error(state: State, name: str) -> None:
     """For a call of `name` that was just recorded and whose elements may make it raise."""
-    if writes_inputs(state) and any(not is_library(frame.code.co_filename) and _catches(frame) for frame in state.frames):
+    if writes_inputs(state) and any(not is_library(frame.code.co_filename) and is_handled(state, frame, RAISED, _raises_again) for frame in state.frames):
         raise unsupported(state, "TW120", name)
 
 
@@ -23,16 +29,10 @@ def writes_inputs(state: State) -> bool:
     return any(isinstance(one.value, TensorValue) and id(one.value.trace.root) in state.written for one in state.inputs)
 
 
-def _catches(frame: Frame) -> bool:
-    """Whether code of the user's runs in `frame` where the running instruction raises; what Python tidies up by itself does not count."""
-    found, at = frame.handler(), 0
-    while found is not None:
-        operations = [ins.op for _, ins in frame.program[found.target:]]
-        if operations[0] == "PUSH_EXC_INFO":
-            return operations[1] != "WITH_EXCEPT_START" or not _is_of_torch(frame, found)
-        at = found.target + operations.index("RERAISE")
-        found = next((each for each in frame.exceptions if each.start <= at < each.end), None)
-    return False
+def _raises_again(frame: Frame, found: ExceptionRange, at: int) -> bool:
+    """Whether the handler only raises the same error again, as a `finally` does: the effects that it takes back still wait for the graph, so
+    none of them is seen; what else it does is lost."""
+    return passes_on(frame.code, at) or frame.program[at][1].op == "WITH_EXCEPT_START" and _is_of_torch(frame, found)
 
 
 def _is_of_torch(frame: Frame, found: ExceptionRange) -> bool:

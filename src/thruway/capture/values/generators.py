@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from thruway.bytecode.decode import ExceptionRange
 from thruway.capture.breaks import unsupported
+from thruway.capture.handlers import is_handled
 from thruway.capture.state import Frame, State, UserRaise
 from thruway.capture.values.base import NONE, GeneratorValue, Thrown, Value
 from thruway.capture.values.errors import raise_error
@@ -38,15 +40,12 @@ def _delegates(frame: Frame) -> bool:
 def refuse_dropped(state: State) -> None:
     """Where nobody keeps a generator that waits inside a `try` or `with`, Python ends these at once; what they do then is not captured."""
     for one in state.generators:
-        if one.started and not one.finished and not one.exposed and one.plays is None and _has_to_finish(one.frame):
+        if one.started and not one.finished and not one.exposed and one.plays is None and is_handled(state, one.frame, (GeneratorExit,), _never):
             raise unsupported(state, "TW110", f"a generator that is dropped inside a try or with ({one.frame.code.co_name})")
 
 
-def _has_to_finish(frame: Frame) -> bool:
-    """Whether an exception where it waits runs code of the user's; in 3.12 one handler is Python's own."""
-    at = frame.pc - 1
-    handlers = [frame.program[one.target][1] for one in frame.exceptions if one.start <= at < one.end]
-    return any((one.op, one.arg) != ("CALL_INTRINSIC_1", 3) for one in handlers)
+def _never(frame: Frame, found: ExceptionRange, at: int) -> bool:
+    return False
 
 
 def made_inside(state: State, generator: Value) -> GeneratorValue:
