@@ -38,7 +38,7 @@ class Settings:
         "eager", "THRUWAY_NUMERICS",
         "eager: round where eager rounds, but for the listed exceptions; strict: none of them; fused: skip roundings where that pays.")
     break_notice: bool = _setting(True, "THRUWAY_BREAK_NOTICE", "One line on stderr after the first call of a function that did not compile whole.")
-    capture_below: bool = _setting(False, "THRUWAY_BELOW", "Capture functions that plain Python calls below a break.")
+    capture_below: bool = _setting(True, "THRUWAY_BELOW", "Capture functions that plain Python calls below a break.")
     error_on_break: bool = _setting(False, "THRUWAY_ERROR_ON_BREAK", "What cannot be captured is an error, as with fullgraph=True.")
     stance: str = _setting(
         "default", "THRUWAY_STANCE",
