@@ -230,7 +230,18 @@ def taken_back_in_the_end(x, i, v):
         CONFIG.is_causal = False
 
 
-@pytest.mark.parametrize("function", [caught_without_a_write, not_caught, written_behind, caught_as_what_it_is_not, taken_back_in_the_end])
+def calls_in_the_end(x, i, v):
+    x.add_(1)
+    try:
+        x.add_(v.sum() * x[i].sum())
+    finally:
+        made = torch.ones(3)
+    return x * made[0]
+
+
+@pytest.mark.parametrize("function", [
+    caught_without_a_write, not_caught, written_behind, caught_as_what_it_is_not, taken_back_in_the_end, calls_in_the_end,
+])
 def test_other_functions_stay_one_graph(function):
     compiled = thruway.compile(function, fullgraph=True)
     assert torch.equal(compiled(torch.ones(4), INSIDE, torch.ones(3)), function(torch.ones(4), INSIDE, torch.ones(3)))

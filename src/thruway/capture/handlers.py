@@ -31,7 +31,7 @@ def _behind_clauses(state: State, frame: Frame, at: int, raised: tuple[type[Base
     """Where those `except` clauses from `at` on end that name only classes which none of `raised` belongs to."""
     while True:
         check, named = at, []
-        while frame.program[check][1].op == "LOAD_GLOBAL":
+        while (one := frame.program[check][1]).op == "LOAD_GLOBAL" and not one.flag:            # with the flag it is for a call
             named.append(_global(state, frame, check))
             check += 1
         check += frame.program[check][1].op == "BUILD_TUPLE"
