@@ -1,6 +1,6 @@
-"""The whole table of steady and cold figures, a process per cell, two cells at a time on separate cores.
+"""The whole table of steady and cold figures, a process per cell, several cells at a time on separate cores.
 
-usage: python bench/table.py steady|cold OUT.jsonl [--works a,b] [--batches 1,8] [--dtypes float32,bfloat16] [--peers default,freezing] [--jobs 2]
+usage: python bench/table.py steady|cold OUT.jsonl [--works a,b] [--batches 1,8] [--dtypes float32,bfloat16] [--peers default,freezing] [--threads 1] [--jobs 2]
 Appends one JSON line per cell and skips the cells that OUT has already, so that an interrupted run goes on. `show OUT.jsonl` prints a table.
 """
 
@@ -8,6 +8,7 @@ import argparse
 import json
 import math
 import os
+import queue
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -26,15 +27,21 @@ def cells(a):
                     yield work, int(batch), dtype
 
 
-def run(a, cell, core: int) -> list[dict]:
+def weight(cell) -> tuple[int, bool, int]:
+    """Roughly how long a cell takes: the long ones start first, so that no lane is left with one at the end."""
     work, batch, dtype = cell
-    common = [work, "--batch", str(batch), "--dtype", dtype, "--threads", "1"]
+    return batch, dtype == "float32", ("tiny", "mlp", "pointwise", "decode", "transformer", "resnet50", "llama", "gpt2", "decoder", "bert").index(work)
+
+
+def run(a, cell, cores: list[int]) -> list[dict]:
+    work, batch, dtype = cell
+    common = [work, "--batch", str(batch), "--dtype", dtype, "--threads", str(a.threads)]
     if a.what == "steady":
         command = ["bench/steady.py", *common, "--peers", a.peers, "--rounds", str(a.rounds), "--seconds", str(a.seconds)]
     else:
         command = ["bench/cold.py", *common]
-    env = dict(os.environ, OMP_NUM_THREADS="1")
-    done = subprocess.run(["taskset", "-c", str(core), sys.executable, *command], cwd=HERE.parent, capture_output=True, text=True, env=env)
+    env = dict(os.environ, OMP_NUM_THREADS=str(a.threads))
+    done = subprocess.run(["taskset", "-c", ",".join(map(str, cores)), sys.executable, *command], cwd=HERE.parent, capture_output=True, text=True, env=env)
     if done.returncode:
         return [{"work": work, "batch": batch, "dtype": dtype, "failed": done.stderr.strip().splitlines()[-1:]}]
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -43,18 +50,23 @@ def run(a, cell, core: int) -> list[dict]:
 def measure(a) -> None:
     out = Path(a.out)
     known = {(r["work"], r["batch"], r["dtype"]) for r in map(json.loads, out.read_text().splitlines())} if out.exists() else set()
-    todo = [c for c in cells(a) if c not in known]
-    cores = sorted(os.sched_getaffinity(0))[:a.jobs]
+    cores = sorted(os.sched_getaffinity(0))
+    free: queue.SimpleQueue = queue.SimpleQueue()
+    for i in range(a.jobs):
+        first = i * (len(cores) // a.jobs)
+        free.put(cores[first:first + a.threads])
 
-    def lane(i: int) -> None:
-        for cell in todo[i::len(cores)]:
-            for row in run(a, cell, cores[i]):
-                with out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(json.dumps(row), flush=True)
+    def one(cell) -> None:
+        mine = free.get()
+        rows = run(a, cell, mine)
+        free.put(mine)
+        for row in rows:
+            with out.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(json.dumps(row), flush=True)
 
-    with ThreadPoolExecutor(len(cores)) as pool:
-        list(pool.map(lane, range(len(cores))))
+    with ThreadPoolExecutor(a.jobs) as pool:
+        list(pool.map(one, sorted(set(cells(a)) - known, key=weight, reverse=True)))
 
 
 def show(path: str) -> None:
@@ -86,6 +98,7 @@ def main() -> None:
     p.add_argument("--peers", default="default,freezing")
     p.add_argument("--rounds", type=int, default=15)
     p.add_argument("--seconds", type=float, default=8.0)
+    p.add_argument("--threads", type=int, default=1)
     p.add_argument("--jobs", type=int, default=2)
     a = p.parse_args()
     show(a.out) if a.what == "show" else measure(a)
