@@ -164,3 +164,15 @@ def test_global_average_pooling(dtype):
         assert_lowers(aten._adaptive_avg_pool2d.default, x, [1, 1], scale=4)
         if dtype != torch.float16:
             assert_lowers(aten.adaptive_avg_pool2d.default, x, [2, 1], extern=True)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=name_of)
+def test_max_pooling_of_innermost_channels(dtype):
+    x = random(dtype, 2, 16, 9, 10)
+    x[0, :, 4, 4], x[1, 0, 0] = float("nan"), -float("inf")
+    x[1, :, :, ::2], x[1, :, :, 1::2] = 0.0, -0.0
+    inside = x.contiguous(memory_format=torch.channels_last)
+    for rest in (([3, 3], [2, 2], [1, 1]), ([2, 2],), ([3, 2], [2, 1], [1, 0]), ([2, 2], [2, 2], [0, 0], [1, 1], True), ([2, 2], [2, 2], [1, 1], [1, 1], True)):
+        assert_lowers(aten.max_pool2d.default, inside, *rest, exact=True)
+    for y, *rest in ((x, [3, 3]), (inside, [3, 3], [2, 2], [1, 1], [2, 2]), (inside, [5, 5]), (inside[:, :8].contiguous(memory_format=torch.channels_last), [2, 2])):
+        assert_lowers(aten.max_pool2d.default, y, *rest, extern=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from thruway.loops.lowerings import activations, copies, factories, indexing, norms, pointwise, reductions, softmax, views
+from thruway.loops.lowerings import activations, copies, factories, indexing, norms, pointwise, pooling, reductions, softmax, views
 
-TABLES = (pointwise, activations, reductions, softmax, norms, views, copies, indexing, factories)
+TABLES = (pointwise, activations, reductions, softmax, norms, pooling, views, copies, indexing, factories)
 
 
 def _merge() -> dict[str, Callable]:
