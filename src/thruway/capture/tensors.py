@@ -18,6 +18,7 @@ from torch.utils._device import _device_constructors
 from thruway.capture.breaks import unsupported
 from thruway.capture.caught import refuse_caught_error
 from thruway.capture.eager_errors import eager_error
+from thruway.capture.read_by_torch import with_number
 from thruway.capture.state import Input, State
 from thruway.capture.values.base import (
     ArrayValue, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
@@ -31,7 +32,7 @@ from thruway.frame.source import show
 from thruway.shapes.booleans import OpenNode
 from thruway.shapes.floats import Element, FloatInput, FloatNode, IntElementNode, WholeNode
 from thruway.shapes.nodes import make_node
-from thruway.shapes.refuse import ILL_SHAPED
+from thruway.shapes.refuse import ILL_SHAPED, NumberWanted
 from thruway.shapes.symbolic import bare
 from thruway.shapes.trace_tensor import TraceTensor, non_leaf
 
@@ -136,7 +137,13 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
     except NotTensorArguments:
         return None
     writes, state.is_hanging = state.writes, False
-    result = run_trace(state, target, trace_args, trace_kwargs)
+    try:
+        result = run_trace(state, target, trace_args, trace_kwargs)
+    except NumberWanted as wanted:
+        changed = with_number(state, wanted.tensor, args, kwargs) if state.writes == writes else None
+        if changed is None:
+            raise
+        return call_torch(state, target, *changed)
     if state.writes != writes and any(map(_repeats_elements, [*trace_args, *trace_kwargs.values()])):
         error = eager_error(target, trace_args, trace_kwargs)
         if error is not None:
@@ -199,6 +206,8 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
         result = _whole(target, args) if target in PRODUCTS and any(map(_is_symbolic, args)) else target(*args, **kwargs)
         state.is_opaque = state.facts.deferred != deferred
         return result
+    except NumberWanted:
+        raise
     except Unsupported as error:
         reason = error.reason
         if reason.code == ILL_SHAPED and (raised := eager_error(target, args, kwargs)) is not None:

@@ -47,5 +47,13 @@ _TURNED = {"==": "==", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"==": operators.eq, "<": operators.lt, ">": operators.gt, "<=": operators.le, ">=": operators.ge}
 
 
+class NumberWanted(Unsupported):
+    """Torch itself reads the only element of `tensor`."""
+
+    def __init__(self, op: str, tensor: Any):
+        super().__init__(DATA_DEPENDENT, f"{op} depends on the elements of a tensor", "keep values in tensors, or accept a graph break here")
+        self.tensor = tensor
+
+
 def data_dependent(op: str) -> NoReturn:
     raise Unsupported(DATA_DEPENDENT, f"{op} depends on the elements of a tensor", "keep values in tensors, or accept a graph break here")

@@ -24,7 +24,7 @@ from thruway.shapes.floats import FloatNode
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import device_name, dtype_name, torch_dtype
 from thruway.shapes.ranges import check_numbers
-from thruway.shapes.refuse import data_dependent
+from thruway.shapes.refuse import NumberWanted, data_dependent
 from thruway.shapes.symbolic import Facts, as_node, bare_meta, comparable, is_symbolic, symint
 from thruway.shapes.traits import Traits, traits_of
 from thruway.shapes.unbacked import Reading, is_masked, unbacked_result
@@ -164,6 +164,8 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
     if name in known_elements.READS:
         with contextlib.suppress(known_elements.Unknown):
             return known_elements.read(op, args, kwargs)
+    if name == "aten::_local_scalar_dense":
+        raise NumberWanted(name, args[0])
     if name in DATA_DEPENDENT_OPS and (mode is None or mode.element_facts is None):
         data_dependent(name)
     if traits.composite and (rule_for(op) is None or mode is not None and mode.autocast and not _has_autocast(op.name(), mode.autocast)):

@@ -15,6 +15,7 @@ from thruway.capture.values.constants import specialize
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.numbers import is_element
 from thruway.core.errors import out_of_range
+from thruway.shapes.known_elements import known_number
 from thruway.shapes.floats import IntElementNode, IntInputNode, element
 from thruway.shapes.nodes import make_node
 from thruway.shapes.symbolic import SizeNode, as_node
@@ -117,7 +118,10 @@ def number_of(state: State, node: torch.fx.Node, is_float: bool) -> SizeValue:
 
 
 def _number(state: State, part: Value) -> Value:
-    return read_number(state, part, False) if isinstance(part, TensorValue) else part
+    if not isinstance(part, TensorValue):
+        return part
+    found = known_number(part.trace)
+    return read_number(state, part, False) if found is None else Constant(found)
 
 
 def _is_number(part: Value) -> bool:

@@ -94,7 +94,7 @@ def _arange(*args: object, **options: object) -> TensorMeta:
 
 
 def _linspace(start: object, end: object, steps: int, **options: object) -> TensorMeta:
-    require(steps >= 0, f"linspace of {steps}")
+    expect(steps, ">=", 0, f"linspace of {steps}")
     return _made((steps,), options, number_dtype(0.0 if not isinstance(start, complex) and not isinstance(end, complex) else 0j))
 
 
@@ -122,7 +122,8 @@ def copied_strides(x: TensorMeta, memory_format: object) -> tuple[SizeLike, ...]
 def _new(x: TensorMeta, sizes: Sequence[SizeLike], *_: object, **options: object) -> TensorMeta:
     dtype, _ = _options(options, x.dtype)
     device = x.device if options.get("device") is None else device_name(options["device"])
-    require(all(size >= 0 for size in sizes), f"sizes {tuple(sizes)}")
+    for size in sizes:
+        expect(size, ">=", 0, f"sizes {tuple(sizes)}")
     return TensorMeta(tuple(sizes), contiguous_strides(tuple(sizes)), dtype, device)
 
 

@@ -323,7 +323,9 @@ def _unsafe_view(x: TensorMeta, shape: Sequence[SizeLike]) -> TensorMeta:
 
 def _repeat(x: TensorMeta, repeats: Sequence[SizeLike]) -> TensorMeta:
     lead = len(repeats) - len(x.sizes)
-    require(lead >= 0 and all(r >= 0 for r in repeats), f"repeat of {len(x.sizes)} dimensions by {tuple(repeats)}")
+    require(lead >= 0, f"repeat of {len(x.sizes)} dimensions by {tuple(repeats)}")
+    for r in repeats:
+        expect(r, ">=", 0, f"repeat of {len(x.sizes)} dimensions by {tuple(repeats)}")
     sizes = (1,) * lead + x.sizes
     return fresh(x, tuple(s * r for s, r in zip(sizes, repeats)))
 
