@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._higher_order_ops.associative_scan import associative_scan
 
 import thruway
 
@@ -68,3 +69,19 @@ def test_a_known_number_is_forgotten_once_it_is_written():
     compiled = thruway.compile(function)
     for number in (3, 5, 1):
         torch.testing.assert_close(compiled(x, torch.tensor(number)), function(x, torch.tensor(number)))
+
+
+def test_scans_by_a_function_are_followed():
+    def combined(left, right):
+        return left[0] * right[0], right[0] * left[1] + right[1]
+
+    def function(a, b, reverse):
+        return associative_scan(combined, (a.cos(), b * 2), dim=1, reverse=reverse, combine_mode="generic")[1] + 1
+    thruway.reset()
+    compiled = thruway.compile(function, fullgraph=True)
+    for length in (7, 4, 1):
+        a, b = torch.randn(3, length), torch.randn(3, length)
+        for reverse in (False, True):
+            torch.testing.assert_close(compiled(a, b, reverse), function(a, b, reverse))
+    with pytest.raises(IndexError):
+        compiled(torch.randn(3), torch.randn(3), False)

@@ -15,7 +15,7 @@ TORCH = (
     "torch.compiler", "torch.profiler", "torch.multiprocessing", "torch.hub", "torch.onnx", "torch.testing", "torch._higher_order_ops", "torch._tensor_str",
     "torch.utils.cpp_extension", "torch.library", "torch._library", "torch.cuda.graphs", "torch.cuda.random",
 )
-ALLOWED = ("torch.autograd.grad_mode", "torch.autograd.function",
+ALLOWED = ("torch.autograd.grad_mode", "torch.autograd.function", "torch._higher_order_ops.associative_scan",
            "torch._dynamo.mutation_guard")                                               # wraps Module.__init__ once torch.compile was used
 BOOKKEEPING = frozenset({("torch._dynamo.mutation_guard", "GenerationTracker.tag")})    # notes of torch.compile on modules made inside: skipped
 STANDARD = frozenset({"os", "re", "heapq", "string", "weakref", "inspect", "posixpath", "textwrap"})     # read settings and build texts in plain Python
