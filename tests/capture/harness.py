@@ -14,7 +14,7 @@ from thruway.core.settings import Settings
 from thruway.frame.guard import MISSING, GlobalState
 from thruway.frame import source as S
 from thruway.frame.plain import plain_tensor
-from thruway.native.fallback import viewed_dict
+from thruway.native.fallback import proxied_dict, viewed_dict
 
 MODES = GlobalState(True, False, (), (False, False), "float32", "cpu", 0, 0)
 
@@ -69,6 +69,8 @@ def resolve(source, function, locals_, kept):
             return at(base).__self__
         case S.Viewed(base):
             return viewed_dict(at(base))
+        case S.Proxied(base):
+            return proxied_dict(at(base))
         case S.PlainTensor(base):
             return plain_tensor(at(base))
         case S.MethodFunction(base):

@@ -19,10 +19,10 @@ from thruway.frame.check import compile_check
 from thruway.frame.guard import MISSING, Guard, GuardSet
 from thruway.frame.source import (
     Attr, Builtin, Cell, ClosureCell, Default, DictAttr, DictKey, FunctionGlobal, Global, Grad, Item, Local, Made, MethodFunction, MethodSelf, PlainTensor,
-    Own, TypeOf, Viewed, WeakTarget,
+    Own, Proxied, TypeOf, Viewed, WeakTarget,
 )
 from thruway.frame.state import read_state
-from thruway.native.fallback import viewed_dict
+from thruway.native.fallback import proxied_dict, viewed_dict
 
 SCALE = 3
 X = Local("x", 0)
@@ -168,6 +168,9 @@ CASES = {
     "dict key": Sabotage(DictKey(Attr(X, "table"), 1), "equal", "b", Thing, lambda x: x.table.update(c=x.table.pop("b")), lambda x: x.table.update(b=x.table.pop("c"))),
     "viewed dict": Sabotage(
         Item(Viewed(X), "b"), "equal", 2, lambda: {"b": 2}.values(), lambda x: set_item(viewed_dict(x), "b", 9), lambda x: set_item(viewed_dict(x), "b", 2)),
+    "dict behind a proxy": Sabotage(
+        Item(Proxied(X), "b"), "equal", 2, lambda: types.MappingProxyType({"b": 2}), lambda x: set_item(proxied_dict(x), "b", 9),
+        lambda x: set_item(proxied_dict(x), "b", 2)),
     "tensor without its class": Sabotage(
         Attr(PlainTensor(X), "ndim"), "equal", 1, lambda: torch.ones(2).as_subclass(Classed), lambda x: x.unsqueeze_(0), lambda x: x.squeeze_(0)),
     "dict keys": Sabotage(Attr(X, "table"), "dict_keys", ("a", "b"), Thing, lambda x: x.table.update(c=1), lambda x: x.table.pop("c")),

@@ -36,7 +36,7 @@ from thruway.core.errors import CompilerBug
 from thruway.core.sizes import Size, show, symbols
 from thruway.frame import source as S
 from thruway.frame.plain import plain_tensor, with_class
-from thruway.native.fallback import viewed_dict
+from thruway.native.fallback import proxied_dict, viewed_dict
 from thruway.shapes.booleans import OpenNode
 from thruway.shapes.floats import Element, FloatInput, FloatNode
 from thruway.shapes.symbolic import bare
@@ -120,6 +120,8 @@ class Emitter:
                 return f"{self.source(base)}.__self__"
             case S.Viewed(base):
                 return f"{self.constant(viewed_dict)}({self.source(base)})"
+            case S.Proxied(base):
+                return f"{self.constant(proxied_dict)}({self.source(base)})"
             case S.MethodFunction(base):
                 return f"{self.source(base)}.__func__"
             case S.Grad(base):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import gc
 import operator
 import re
 import sys
@@ -34,9 +35,9 @@ from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import TensorExpectation
 from thruway.frame.plain import plain_tensor
 from thruway.frame.source import (
-    Attr, Cell, ClosureCell, Default, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, PlainTensor, Source, Viewed, root_of, tell,
+    Attr, Cell, ClosureCell, Default, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, PlainTensor, Proxied, Source, Viewed, root_of, tell,
 )
-from thruway.native.fallback import viewed_dict
+from thruway.native.fallback import proxied_dict, viewed_dict
 from thruway.shapes.floats import FloatInput, FloatNode, IntInputNode
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import comparable, is_symbolic, symint
@@ -50,7 +51,7 @@ BY_IDENTITY = (
     enum.Enum, re.Pattern, operator.itemgetter,
     operator.attrgetter, operator.methodcaller, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops, types.CodeType,
     types.GenericAlias, types.UnionType, types.EllipsisType, types.NotImplementedType, functools._lru_cache_wrapper, property, staticmethod,
-    classmethod, torch.finfo, torch.iinfo, types.MappingProxyType,
+    classmethod, torch.finfo, torch.iinfo,
     numpy.dtype, numpy.ufunc, type(numpy.sum), numpy.finfo, numpy.iinfo,
 )
 
@@ -298,6 +299,15 @@ def _wrap_view(state: State, obj: Any, source: Source, guarded: bool) -> Value:
     return ViewValue(content, type(obj).__name__.partition("_")[2], source)
 
 
+def _wrap_proxy(state: State, obj: types.MappingProxyType, source: Source, guarded: bool) -> Value:
+    """A read-only view of a dict is an object with that dict inside; over another mapping, one that nobody looks into."""
+    value = _wrap_object(state, obj, source, guarded)
+    if isinstance(gc.get_referents(obj)[0], dict):
+        inside = wrap(state, proxied_dict(obj), Proxied(source))
+        value.storage = inside.storage if isinstance(inside, ObjectValue) else inside
+    return value
+
+
 def _wrap_set(state: State, obj: set, source: Source, guarded: bool) -> Value:
     """Sets are guarded whole; members must be constants."""
     members = {}
@@ -418,7 +428,7 @@ WRAPPERS: dict[type, Callable[..., Value]] = {
     set: _wrap_set, frozenset: _wrap_set, **{view: _wrap_view for views in VIEW_TYPES.values() for view in views.values()},
     types.FunctionType: _wrap_function, types.MethodType: _wrap_method, functools.partial: _wrap_partial,
     types.BuiltinFunctionType: _wrap_builtin, types.CellType: _wrap_cell,
-    types.MethodWrapperType: _wrap_builtin,
+    types.MethodWrapperType: _wrap_builtin, types.MappingProxyType: _wrap_proxy,
     type: _wrap_identity, types.ModuleType: _wrap_identity,
 }
 

@@ -23,6 +23,7 @@ from thruway.frame.guard import MISSING, GlobalState, Guard, GuardSet, TensorExp
 from thruway.frame.source import Source
 from thruway.frame.modes import has_only_device_mode, present_devices
 from thruway.frame.plain import plain_tensor
+from thruway.native.fallback import proxied_dict
 from thruway.frame.state import read_state
 from thruway.frame.tagged import is_still, is_taggable
 from thruway.native import probe
@@ -130,6 +131,8 @@ class _Builder:
                 return self._emit("method_function", base, 0, None, guard)
             case sources.Viewed():
                 return self._emit("viewed", base, 0, None, guard)
+            case sources.Proxied():
+                return self._emit("call", base, 0, proxied_dict, guard)
             case sources.PlainTensor():
                 return self._emit("call", base, 0, plain_tensor, guard)
             case sources.Grad():

@@ -159,6 +159,14 @@ class Viewed(_Hashed):
 
 
 @dataclass(frozen=True, slots=True)
+class Proxied(_Hashed):
+    """The dict behind `base`, a types.MappingProxyType."""
+
+    base: Source
+    __hash__ = _Hashed.__hash__
+
+
+@dataclass(frozen=True, slots=True)
 class Grad(_Hashed):
     """`base.grad` of a tensor."""
 
@@ -188,7 +196,7 @@ class Made:
 
 Source = (
     Local | Cell | Global | Builtin | FunctionGlobal | Attr | DictAttr | Item | DictKey | TypeOf | ClosureCell | Default
-    | WeakTarget | MethodSelf | MethodFunction | Viewed | Grad | PlainTensor | Made | Own
+    | WeakTarget | MethodSelf | MethodFunction | Viewed | Proxied | Grad | PlainTensor | Made | Own
 )
 
 
@@ -197,8 +205,8 @@ def base_of(source: Source) -> Source | None:
     match source:
         case FunctionGlobal() | ClosureCell() | Default():
             return source.function
-        case Attr() | DictAttr() | Item() | DictKey() | TypeOf() | WeakTarget() | MethodSelf() | MethodFunction() | Viewed() | Grad() \
-                | PlainTensor():
+        case Attr() | DictAttr() | Item() | DictKey() | TypeOf() | WeakTarget() | MethodSelf() | MethodFunction() | Viewed() | Proxied() \
+                | Grad() | PlainTensor():
             return source.base
         case Local() | Cell() | Global() | Builtin() | Made() | Own():
             return None
@@ -242,7 +250,7 @@ def show(source: Source) -> str:
             return f"{show(base)}.__self__"
         case MethodFunction(base):
             return f"{show(base)}.__func__"
-        case Viewed(base):
+        case Viewed(base) | Proxied(base):
             return f"{show(base)}.mapping"
         case Grad(base):
             return f"{show(base)}.grad"

@@ -12,7 +12,7 @@ import inspect
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
-from types import CodeType, FunctionType, MethodType, TracebackType
+from types import CodeType, FunctionType, MappingProxyType, MethodType, TracebackType
 from weakref import ReferenceType
 
 import torch
@@ -143,6 +143,14 @@ def viewed_dict(view: object) -> dict:
     if not isinstance(view, VIEWS):
         raise _Failed
     return next(each for each in gc.get_referents(view) if isinstance(each, dict))
+
+
+def proxied_dict(proxy: object) -> dict:
+    """The dict behind a types.MappingProxyType."""
+    found = gc.get_referents(proxy)[0] if type(proxy) is MappingProxyType else None
+    if not isinstance(found, dict):
+        raise _Failed
+    return found
 
 
 VIEWS = (type({}.keys()), type({}.values()), type({}.items()))

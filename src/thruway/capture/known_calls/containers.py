@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -286,6 +287,17 @@ def string_join(state: State, args: Args, kwargs: Kwargs) -> Value:
         raise_error(state, TypeError, *error.args)
 
 
+def of_proxy(function: Callable[..., Any]) -> Handler:
+    """A row for a types.MappingProxyType: one found outside has its dict inside, that of a class stays a constant."""
+    plain = method(function)
+
+    def handler(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
+        if not isinstance(content(args[0]), DictValue):
+            raise unsupported(state, "TW101", "a method of mappingproxy")
+        return plain(state, args, kwargs)
+    return handler
+
+
 def equality(symbol: str) -> Handler:
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
         left, right = content(args[0]), content(args[1])
@@ -324,6 +336,8 @@ def _rows() -> dict[Any, Handler]:
         for name, symbol in (("__eq__", "=="), ("__ne__", "!=")):
             if name in vars(cls):
                 rows[vars(cls)[name]] = equality(symbol)
+    proxy = types.MappingProxyType
+    rows |= {vars(proxy)[name]: of_proxy(function) for name, function in (DICT | SLOTS).items() if name in vars(proxy)}
     return rows | _view_rows()
 
 
