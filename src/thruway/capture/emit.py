@@ -26,7 +26,7 @@ from thruway.capture.state import Namespace, State
 from thruway.capture.tensors import array_node, tensor_node
 from thruway.capture.values.base import (
     NULL, RAISED_BARE, ArrayValue, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, InstanceDict, ListValue, MethodValue,
-    ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
+    ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, TensorValue, TextValue, TransformedValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.effect import expose
 from thruway.capture.values.iterate import CountedIterator, DictIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
@@ -167,6 +167,10 @@ class Emitter:
             name = self.output_names[node] = f"o{len(self.outputs)}"
             self.outputs.append(node)
         return name
+
+    def text(self, value: TextValue) -> str:
+        named = "".join(f"{name}={self.value(one)}, " for name, one in value.kwargs.items())
+        return f"{self.constant(value.function)}({self.values(value.args)}{named})"
 
     def size(self, value: SizeValue) -> str:
         """Python arithmetic on the numbers and tensor sizes that the symbols stand for."""
@@ -318,7 +322,7 @@ def raw_item(base: Any, key: Any) -> Any:
 EXPRESSIONS: dict[type, Callable[[Emitter, Any], str]] = {
     TensorValue: Emitter.tensor, ArrayValue: Emitter.array,
     SizeValue: Emitter.size, Constant: Emitter.constant_value, TupleValue: Emitter.tuple, MethodValue: Emitter.method,
-    PartialValue: Emitter.partial, SliceValue: Emitter.slice, ViewValue: Emitter.view, CellValue: Emitter.cell,
+    PartialValue: Emitter.partial, SliceValue: Emitter.slice, TextValue: Emitter.text, ViewValue: Emitter.view, CellValue: Emitter.cell,
 }
 
 

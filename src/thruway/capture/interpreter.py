@@ -9,7 +9,7 @@ from thruway.bytecode.decode import decode
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes import HANDLERS
 from thruway.capture.state import Frame, Inline, Marker, Return, State, UserRaise, Yield
-from thruway.capture.values.base import NONE, RAISED_BARE, TRUE, Constant, GeneratorValue, ObjectValue, Thrown, Value
+from thruway.capture.values.base import NONE, RAISED_BARE, TRUE, Constant, GeneratorValue, ObjectValue, TextValue, Thrown, Value
 from thruway.capture.values.attribute import set_slot
 from thruway.capture.values.call import call
 from thruway.capture.values.errors import make_error, raise_error
@@ -131,7 +131,7 @@ def _link(state: State, error: Value) -> None:
 def describe(error: Value) -> str:
     """An exception value in words."""
     args = getattr(error, "new_args", ())
-    text = ", ".join(str(getattr(a, "value", "…")) for a in args)
+    text = ", ".join("…" if isinstance(a, TextValue) else str(getattr(a, "value", "…")) for a in args)
     return error.cls.value.__name__ + (f": {text}" if text else "")
 
 

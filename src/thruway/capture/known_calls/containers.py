@@ -11,12 +11,13 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.known_calls.builtin_functions import length
 from thruway.capture.known_calls.builtin_types import fill_dict
 from thruway.capture.state import Inline, State
-from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, TupleValue, VIEW_TYPES, Value, ViewValue
+from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, TextValue, TupleValue, VIEW_TYPES, Value, ViewValue
 from thruway.capture.values.binary import binary, set_items
-from thruway.capture.values.call import run_inline
+from thruway.capture.values.call import call_pure, run_inline
 from thruway.capture.values.compare import boolean, compare, contains, equal
 from thruway.capture.values.constants import as_python
 from thruway.capture.values.errors import raise_error
+from thruway.capture.values.held_text import held_text, is_held, joined_by, plain_fields
 from thruway.capture.values.iterate import items_of, iterator_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, delete_key, read_key, record_write, remember_items, write_key
@@ -280,11 +281,27 @@ def named_asdict(state: State, target: TupleValue) -> Value:
 
 
 def string_join(state: State, args: Args, kwargs: Kwargs) -> Value:
-    parts = [as_python(state, item) for item in items_of(state, args[1])]
+    items = items_of(state, args[1])
+    if any(isinstance(one, TextValue) for one in items):
+        if not all(python_type(one) is str for one in items):
+            raise unsupported(state, "TW101", "str.join")
+        return TextValue(joined_by, (args[0], *items), {})
+    parts = [as_python(state, item) for item in items]
     try:
         return Constant(as_python(state, args[0]).join(parts))
     except TypeError as error:
         raise_error(state, TypeError, *error.args)
+
+
+def string_format(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """str.format, of what tensors hold after the graph."""
+    form = args[0].value if isinstance(args[0], Constant) else None
+    if not any(map(is_held, (*args, *kwargs.values()))):
+        return call_pure(state, str.format, args, kwargs)
+    made = held_text(state, str.format, args, kwargs) if form is not None and plain_fields(form) else None
+    if made is None:
+        raise unsupported(state, "TW101", "str.format")
+    return made
 
 
 def of_proxy(function: Callable[..., Any]) -> Handler:
@@ -353,4 +370,5 @@ def _view_rows() -> dict[Any, Handler]:
 ROWS = _rows() | {
     list.sort: method(list_sort), collections.OrderedDict.move_to_end: method(move_to_end), dict.update: dict_update,
     collections.OrderedDict.update: dict_update, collections._count_elements: count_elements, dict.fromkeys: dict_fromkeys, str.join: string_join,
+    str.format: string_format,
 }

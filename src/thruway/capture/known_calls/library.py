@@ -1,4 +1,4 @@
-"""The standard library: functools, contextlib, dataclasses, collections, copy, weakref."""
+"""The standard library: functools, contextlib, dataclasses, collections, copy, weakref; and the checks of `torch._check`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
+from thruway.capture.breaks import unsupported
 from thruway.capture.state import Inline, State
 from thruway.capture.values.attribute import get_attribute
-from thruway.capture.values.base import (
-    Constant, PartialValue, TupleValue, Value,
-)
+from thruway.capture.values.base import NONE, Constant, FunctionValue, MethodValue, PartialValue, TupleValue, Value
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import as_python, from_python
 from thruway.capture.values.iterate import items_of
@@ -89,7 +88,27 @@ def key_by_comparison(state: State, args: Args, kwargs: Kwargs) -> Value:
     return PartialValue(state.wrap(state, Compared, state.made(Compared), True), (args[0] if args else kwargs["mycmp"],), {})
 
 
+UNTOLD = "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an enhancement request to PyTorch.)"
+
+
+def checked(error: type[Exception], condition: bool, message: Callable[[], object] | None) -> None:
+    """What torch._check_with does, but for telling torch's own tracer what it may expect."""
+    if not condition:
+        raise error(UNTOLD if message is None else str(message()))
+
+
+def check_with(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
+    """torch._check_with(error type, condition, message)."""
+    given = dict(zip(("error_type", "cond", "message"), args)) | kwargs
+    error, condition, message = given["error_type"], given["cond"], given.get("message", NONE)
+    is_error = isinstance(error, Constant) and issubclass(error.value, Exception) and not issubclass(error.value, Warning)
+    if not is_error or python_type(condition) is not bool or not (message is NONE or isinstance(message, FunctionValue | MethodValue | PartialValue)):
+        raise unsupported(state, "TW101", "torch._check_with")
+    return call(state, state.wrap(state, checked, state.made(checked), True), [error, condition, message], {})
+
+
 ROWS = {
+    torch._check_with: check_with,
     functools.cmp_to_key: key_by_comparison,
     torch.jit.annotate: lambda state, args, kwargs: args[1] if len(args) > 1 else kwargs["the_value"],
     functools.reduce: reduce, dataclasses.fields: dataclass_fields,

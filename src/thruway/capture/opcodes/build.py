@@ -6,9 +6,10 @@ from thruway.bytecode.decode import Instruction
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes.stack import push
 from thruway.capture.state import Frame, Inline, State
-from thruway.capture.values.base import NONE, Constant, DictValue, FunctionValue, ListValue, SetValue, SliceValue, TupleValue, Value
+from thruway.capture.values.base import NONE, Constant, DictValue, FunctionValue, ListValue, SetValue, SliceValue, TextValue, TupleValue, Value
 from thruway.capture.values.binary import unary
 from thruway.capture.values.errors import raise_error
+from thruway.capture.values.held_text import joined
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import write_key
@@ -53,7 +54,11 @@ def build_slice(state: State, frame: Frame, ins: Instruction) -> None:
 
 
 def build_string(state: State, frame: Frame, ins: Instruction) -> None:
-    frame.stack.append(Constant("".join(part.value for part in take(frame, ins.arg))))
+    parts = take(frame, ins.arg)
+    if any(isinstance(part, TextValue) for part in parts):
+        frame.stack.append(TextValue(joined, tuple(parts), {}))
+    else:
+        frame.stack.append(Constant("".join(part.value for part in parts)))
 
 
 def format_op(state: State, frame: Frame, ins: Instruction) -> Inline | None:

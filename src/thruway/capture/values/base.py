@@ -130,6 +130,22 @@ class SliceValue(Value):
         self.start, self.stop, self.step = start, stop, step
 
 
+class TextValue(Value):
+    """A text that shows what tensors hold: `function(*args, **kwargs)`, called where it is needed. What Python has to know of it breaks."""
+
+    __slots__ = ("function", "args", "kwargs")
+
+    def __init__(self, function: Callable[..., str], args: tuple[Value, ...], kwargs: dict[str, Value]):
+        super().__init__()
+        self.function, self.args, self.kwargs = function, args, kwargs
+
+    @property
+    def value(self) -> str:
+        raise Unsupported("TW104", "operator formatting on Tensor is not captured", "print the text or raise it, or compute with it outside")
+
+    items = value
+
+
 class ListValue(Value):
     """A list (`cls` list or deque). `items` are Values; of one found outside all are wrapped and its length is guarded."""
 

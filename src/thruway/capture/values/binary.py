@@ -16,11 +16,12 @@ from thruway.capture.tensors import call_torch
 from thruway.capture.values.arrays import beside_tensor, is_scalar_of_numpy, operate, write_array
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    NOT_IMPLEMENTED, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
+    NOT_IMPLEMENTED, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TextValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python, specialize
 from thruway.capture.values.errors import raise_error, raise_real
+from thruway.capture.values.held_text import held_text, is_held, joined
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, write_key
@@ -60,6 +61,8 @@ def binary(state: State, symbol: str, left: Value, right: Value) -> Result:
         return answer
     if isinstance(left, Constant) and isinstance(right, Constant):
         return _on_constants(state, function, left, right)
+    if plain in "+%" and (text := _held(state, plain, left, right)) is not None:
+        return text
     if isinstance(left, TensorValue):
         right = beside_tensor(state, right)
     if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
@@ -86,6 +89,16 @@ def binary(state: State, symbol: str, left: Value, right: Value) -> Result:
         return size_operation(state, function, left, right)
     left, right = (specialize(state, one) if isinstance(one, SizeValue) else one for one in (left, right))
     return _on_containers(state, plain, function, left, right)
+
+
+def _held(state: State, symbol: str, left: Value, right: Value) -> Value | None:
+    """A text made of others, or of what tensors hold; None where the operands are none."""
+    if symbol == "+":
+        is_text = {python_type(one) for one in (left, right)} == {str} and not all(isinstance(one, Constant) for one in (left, right))
+        return TextValue(joined, (left, right), {}) if is_text and not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue) else None
+    if not isinstance(left, Constant) or type(left.value) is not str or not is_held(right) or "%c" in left.value:
+        return None
+    return held_text(state, operator.mod, [left, right])
 
 
 def _overridden(state: State, symbol: str, left: Value, right: Value) -> Value | None:

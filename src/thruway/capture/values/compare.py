@@ -14,7 +14,7 @@ from thruway.capture.tensors import call_torch
 from thruway.capture.values.arrays import beside_tensor, is_scalar_of_numpy, operate
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    FALSE, TRUE, ArrayValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
+    FALSE, TRUE, ArrayValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TextValue, TupleValue, Value,
     ViewValue,
 )
 from thruway.capture.values.binary import is_set_like, set_items
@@ -123,6 +123,10 @@ def equal(state: State, left: Value, right: Value) -> bool:
             return set(set_items(state, left)) == set(set_items(state, right))
         case MethodValue(), MethodValue():
             return identical(state, left.owner, right.owner) and equal(state, left.function, right.function)
+        case (TextValue(), _):
+            return bool(left.value)
+        case (_, TextValue()):
+            return bool(right.value)
         case (ArrayValue(), _) | (_, ArrayValue()):
             raise unsupported(state, "TW103", "the equality of arrays")
         case (Constant() | SizeValue() | ObjectValue() | TensorValue(), Constant() | SizeValue() | ObjectValue() | TensorValue()):

@@ -7,7 +7,7 @@ from thruway.capture.effects import Build, ExposeFirst, Write, each_step
 from thruway.capture.state import State
 from thruway.capture.values.base import (
     NULL, ArrayValue, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue,
-    SetValue, SizeValue, SliceValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
+    SetValue, SizeValue, SliceValue, TensorValue, TextValue, TransformedValue, TupleValue, Value, ViewValue,
 )
 
 
@@ -112,6 +112,8 @@ def children(state: State, value: Value) -> list[Value]:
             return [value.function, value.owner]
         case PartialValue():
             return [value.function, *value.args, *value.kwargs.values()]
+        case TextValue():
+            return [*value.args, *value.kwargs.values()]
         case TransformedValue():
             return [value.function, *value.options.values()]
         case ViewValue():

@@ -17,8 +17,8 @@ from thruway.capture.values.answers import guard_order
 from thruway.capture.values.arrays import array_items
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    ArrayValue, Constant, DictValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value,
-    ViewValue,
+    ArrayValue, Constant, DictValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TextValue,
+    TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import from_python, specialize
@@ -239,6 +239,8 @@ def iterator_of(state: State, value: Value) -> Value:
             return ListIterator(TupleValue(tuple(tensor_items(state, value))))
         case ArrayValue():
             return ListIterator(TupleValue(tuple(array_items(state, value))))
+        case TextValue():
+            return CountedIterator(value.value)
         case ObjectValue():
             return _object_iterator(state, value)
         case _:

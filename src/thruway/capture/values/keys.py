@@ -8,7 +8,9 @@ import numpy
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
-from thruway.capture.values.base import ArrayValue, Constant, FunctionValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value
+from thruway.capture.values.base import (
+    ArrayValue, Constant, FunctionValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TextValue, TupleValue, Value,
+)
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.constants import specialize
 
@@ -21,6 +23,8 @@ def key_of(state: State, value: Value) -> Any:
                 hash(value.value)
             except TypeError:
                 raise_error(state, TypeError, f"unhashable type: '{type(value.value).__name__}'")
+            return value.value
+        case TextValue():
             return value.value
         case SizeValue():
             return specialize(state, value).value

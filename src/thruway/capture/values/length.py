@@ -11,7 +11,7 @@ from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch
 from thruway.capture.values.arrays import array_length
 from thruway.capture.values.attribute import bind
-from thruway.capture.values.base import ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, TensorValue, TupleValue, Value, ViewValue
+from thruway.capture.values.base import ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, TensorValue, TextValue, TupleValue, Value, ViewValue
 from thruway.capture.values.call import call, call_pure
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mapping import complete
@@ -24,7 +24,7 @@ from thruway.frame.guard import MISSING
 def length_of(state: State, value: Value) -> Value | Inline:
     """`len(value)`."""
     match value:
-        case ListValue() | TupleValue() | SetValue():
+        case ListValue() | TupleValue() | SetValue() | TextValue():
             return Constant(len(value.items))
         case DictValue():
             return _dict_length(state, value)

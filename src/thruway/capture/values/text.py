@@ -8,10 +8,11 @@ from typing import Any
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
 from thruway.capture.values.attribute import class_attribute_source
-from thruway.capture.values.base import Constant, DictValue, ListValue, ObjectValue, TupleValue, Value, ViewValue
+from thruway.capture.values.base import Constant, DictValue, ListValue, ObjectValue, TextValue, TupleValue, Value, ViewValue
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python
 from thruway.capture.values.errors import raise_error, raise_real
+from thruway.capture.values.held_text import held_text, is_held, number_in
 from thruway.capture.values.mapping import complete
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
@@ -26,6 +27,8 @@ def format_value(state: State, value: Value, conversion: str | None, spec: str) 
         return run_inline(state, call(state, wrap(state, own, class_attribute_source(value.cls, "__format__"), True), [value, Constant(spec)], {}))
     if own is object.__format__ and spec:
         raise_error(state, TypeError, f"unsupported format string passed to {value.cls.value.__name__}.__format__")
+    if is_held(value):
+        return _held_format(state, value, conversion, spec)
     if isinstance(value, ObjectValue) and not isinstance(value.storage, Constant):
         if conversion == "a":
             raise unsupported(state, "TW104", "ascii", python_type(value).__name__)
@@ -42,6 +45,16 @@ def format_value(state: State, value: Value, conversion: str | None, spec: str) 
         raise_real(state, error)
 
 
+def _held_format(state: State, value: Value, conversion: str | None, spec: str) -> Value:
+    if isinstance(value, TextValue) and not spec and conversion in (None, "s"):
+        return value
+    shown = number_in(state, value) if conversion is None else held_text(state, CONVERSIONS[conversion], [value])
+    made = held_text(state, format, [shown, Constant(spec)]) if shown is not None and not spec.endswith("c") else None
+    if made is None:
+        raise unsupported(state, "TW104", "formatting", python_type(value).__name__)
+    return made
+
+
 def text_of(state: State, value: Value, slot: str) -> Value:
     """`str(value)` or `repr(value)`."""
     if isinstance(value, ObjectValue):
@@ -52,6 +65,8 @@ def text_of(state: State, value: Value, slot: str) -> Value:
             return run_inline(state, call(state, wrap(state, found, class_attribute_source(value.cls, slot), True), [value], {}))
         if issubclass(value.cls.value, BaseException):
             return _exception_text(state, value, slot)
+    if is_held(value):
+        return _held_text(state, value, slot)
     if _holds_objects(value):
         return Constant(_composed(state, value))
     try:
@@ -59,6 +74,15 @@ def text_of(state: State, value: Value, slot: str) -> Value:
     except NotConstant:
         raise unsupported(state, "TW104", slot.strip("_"), python_type(value).__name__) from None
     return Constant(repr(known) if slot == "__repr__" else str(known))
+
+
+def _held_text(state: State, value: Value, slot: str) -> Value:
+    if isinstance(value, TextValue) and slot == "__str__":
+        return value
+    made = held_text(state, repr if slot == "__repr__" else str, [value])
+    if made is None:
+        raise unsupported(state, "TW104", slot.strip("_"), python_type(value).__name__)
+    return made
 
 
 def _holds_objects(value: Value) -> bool:
@@ -93,6 +117,8 @@ def _known(state: State, value: Value) -> Any:
 
 
 def _exception_text(state: State, value: ObjectValue, slot: str) -> Value:
+    if slot == "__str__" and len(value.new_args) == 1 and isinstance(value.new_args[0], TextValue):
+        return value.new_args[0]
     args = as_python(state, TupleValue(value.new_args))
     base = next(b for b in value.cls.value.__mro__ if b.__module__ == "builtins")
     text = str(base(*args)) if slot == "__str__" else f"{value.cls.value.__name__}{args if len(args) != 1 else f'({args[0]!r})'}"

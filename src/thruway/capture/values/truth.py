@@ -9,7 +9,7 @@ from thruway.capture.state import State
 from thruway.capture.values.arrays import array_truth
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, ViewValue,
+    ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TextValue, TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.errors import raise_error
@@ -22,7 +22,7 @@ from thruway.shapes.known_elements import known_number
 
 def truth(state: State, value: Value) -> bool:
     match value:
-        case Constant():
+        case Constant() | TextValue():
             return bool(value.value)
         case ListValue() | TupleValue() | SetValue():
             return bool(value.items)

@@ -15,12 +15,12 @@ from thruway.capture.state import State
 from thruway.capture.values.answers import guard_registrations
 from thruway.capture.values.base import (
     ArrayValue, CellValue, CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue,
-    ObjectValue, PartialValue, PulledValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TransformedValue, TupleValue, Value, ViewValue,
+    ObjectValue, PartialValue, PulledValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TextValue, TransformedValue, TupleValue, Value, ViewValue,
 )
 
 FIXED: dict[type, type] = {
     FunctionValue: types.FunctionType, MethodValue: types.MethodType, PartialValue: functools.partial, SliceValue: slice, CellValue: types.CellType,
-    GeneratorValue: types.GeneratorType, SuperValue: super, TransformedValue: types.FunctionType, PulledValue: types.FunctionType,
+    GeneratorValue: types.GeneratorType, SuperValue: super, TextValue: str, TransformedValue: types.FunctionType, PulledValue: types.FunctionType,
 }
 SIZES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
