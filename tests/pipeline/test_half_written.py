@@ -247,3 +247,38 @@ def test_other_functions_stay_one_graph(function):
     assert torch.equal(compiled(torch.ones(4), INSIDE, torch.ones(3)), function(torch.ones(4), INSIDE, torch.ones(3)))
     assert_left_as_by_eager(function, False)
     assert not CONFIG.is_causal
+
+
+def shifted(x, i, v):
+    try:
+        x[1:].copy_(x[:-1])
+    except RuntimeError as error:
+        return v, str(error)
+    return x + 1
+
+
+def sum_of_a_shifted_view(x, i, v):
+    try:
+        torch.add(x[1:], v, out=x[:-1])
+    except RuntimeError as error:
+        return v, str(error)
+    return x + 1
+
+
+def halves(x, i, v):
+    """A near miss: the views share memory and no element."""
+    try:
+        x[:2].copy_(x[2:])
+    except RuntimeError as error:
+        return v, str(error)
+    return x + 1
+
+
+@pytest.mark.parametrize(("function", "breaks"), [(shifted, 1), (sum_of_a_shifted_view, 1), (halves, 0)])
+def test_a_refusal_to_write_over_what_is_read_is_caught(function, breaks):
+    compiled = thruway.compile(function)
+    for _ in range(2):
+        with torch.no_grad():
+            expected, found = outcome(function, INSIDE, torch.ones(3)), outcome(compiled, INSIDE, torch.ones(3))
+        assert str(found) == str(expected)
+    assert thruway.metrics()["graph_breaks"] == breaks

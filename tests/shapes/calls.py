@@ -83,7 +83,7 @@ def clamp_tensor(s: Sampler) -> Call:
 
 @call("addcmul addcdiv")
 def three(s: Sampler) -> Call:
-    x = s.tensor(dtypes=[*FLOATS, torch.int64])
+    x = s.tensor(dtypes=[*FLOATS, torch.int64, torch.bool])
     return (x, s.alike(x, s.partner(x.shape), 0.2), s.alike(x, s.partner(x.shape), 0.2)), {}
 
 

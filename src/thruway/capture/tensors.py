@@ -8,6 +8,7 @@ import math
 import operator
 import types
 from collections.abc import Callable
+from itertools import combinations, starmap
 from typing import Any
 
 import numpy
@@ -144,10 +145,11 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
         if changed is None:
             raise
         return call_torch(state, target, *changed)
-    if state.writes != writes and any(map(_repeats_elements, [*trace_args, *trace_kwargs.values()])):
-        error = eager_error(target, trace_args, trace_kwargs)
-        if error is not None:
+    if state.writes != writes:
+        given = [each for each in (*trace_args, *trace_kwargs.values()) if isinstance(each, TraceTensor)]
+        if any(map(_repeats_elements, given)) and (error := eager_error(target, trace_args, trace_kwargs)) is not None:
             raise_real(state, error)
+        state.is_hanging |= any(starmap(_may_overlap, combinations(given, 2)))
     recorded = record_result(state, target, args, kwargs, result, state.writes != writes)
     if state.is_hanging:
         refuse_caught_error(state, getattr(target, "__name__", str(target)))
@@ -169,11 +171,23 @@ def _whole(target: Any, args: list) -> Any:
     return non_leaf(made) if torch.is_grad_enabled() and any(one.requires_grad for one in args) else made
 
 
-def _repeats_elements(trace: Any) -> bool:
+def _repeats_elements(trace: TraceTensor) -> bool:
     """Whether it is a tensor that shows one element in several places: many operators refuse to write it."""
-    if not isinstance(trace, TraceTensor) or trace._symbolic:
-        return False
-    return any(stride == 0 and size > 1 for size, stride in zip(trace.shape, trace.stride()))
+    return not trace._symbolic and any(stride == 0 and size > 1 for size, stride in zip(trace.shape, trace.stride()))
+
+
+def _may_overlap(one: TraceTensor, other: TraceTensor) -> bool:
+    """Whether they may be two views that share a part of their elements: many operators refuse to write one from the other."""
+    if one.root is not other.root or _is_symbolic(one) or _is_symbolic(other):
+        return one.root is other.root
+    (first, last), (start, end) = _extent(one), _extent(other)
+    return first <= end and start <= last and (one.shape, one.stride(), first) != (other.shape, other.stride(), start)
+
+
+def _extent(trace: TraceTensor) -> tuple[int, int]:
+    """The first and the last place in its storage; the last lies before the first where it has no elements."""
+    first = trace.storage_offset()
+    return first, first + sum((size - 1) * stride for size, stride in zip(trace.shape, trace.stride())) if trace.numel() else first - 1
 
 
 def _has_no_device(kwargs: dict[str, Value]) -> bool:

@@ -260,7 +260,7 @@ RULES: dict[str, Rule] = {
                     "bitwise_right_shift.Tensor_Scalar __lshift__.Scalar __rshift__.Scalar __lshift__.Tensor __rshift__.Tensor"),
     **_pairs(_bool, "eq.Tensor eq.Scalar ne.Tensor ne.Scalar logical_and logical_or logical_xor"),
     **_pairs(_ordered_bool, "lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor ge.Scalar"),
-    **_rows(_default, 3, "addcmul"),
+    **_rows(_no_bool, 3, "addcmul"),
     **_rows(_not_integral, 3, "addcdiv"),
     "aten::square": _square,
     "aten::hardtanh": _hardtanh,
