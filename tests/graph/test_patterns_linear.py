@@ -215,3 +215,14 @@ def test_a_processor_with_matrix_tiles_packs_bfloat16_and_leaves_float32_to_mkl(
     assert [choose_linear(tiles, "bfloat16", rows, 512 * 1536) for rows in (8, 128, 1024)] == ["onednn"] * 3
     assert [choose_linear(tiles, "float32", rows, 512 * 1536) for rows in (16, 128, 1024)] == ["mkl"] * 3
     assert not tiles.has_own_product("float32", 128, 128 * 512 * 1536)
+
+
+def test_products_of_ours_in_bfloat16_keep_no_packed_weight():
+    pairs = Target(vector_bytes=64, library_calls=CPU.library_calls | {"onednn_bf16", "bf16_pairs"})
+    assert [choose_linear(pairs, "bfloat16", rows, 512 * 512) for rows in (16, 64, 128, 1024, None)] == ["onednn", "plain", "plain", "onednn", "onednn"]
+    assert choose_linear(pairs, "bfloat16", 128, 512 * 512, fits=False) == "onednn"
+    short = lambda *sizes: rnd(*sizes).bfloat16()
+    for weight, made in ((short(512, 512), "linear.default"), (short(512, 512).t(), "mkldnn._linear_pointwise.default"), (short(500, 512), "mkldnn._linear_pointwise.default")):
+        b = Build()
+        graph = b.done(b(aten.linear.default, b.input(short(128, 512)), b.weight(weight)))
+        assert targets(select_linears(graph, Context(pairs)))[-1] == made

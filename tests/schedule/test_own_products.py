@@ -67,3 +67,38 @@ def test_near_misses(op, operands, out):
 ])
 def test_other_machines_call_their_library(target):
     assert own_product(*case("aten::mm", X, W), target) is None
+
+
+PAIRED = Target(vector_bytes=64, library_calls=frozenset({"onednn", "onednn_bf16", "bf16_pairs"}))
+
+
+def short(name, sizes, strides=None, **rest):
+    return buffer(name, sizes, strides, dtype="bfloat16", **rest)
+
+
+def short_case(x, weight, out, *bias):
+    buffers = {b.name: b for b in (x, weight, *bias, short("out", out))}
+    return Extern("aten::linear", tuple(BufferRef(b.name) for b in (x, weight, *bias)), (), ("out",)), buffers
+
+
+def test_pairs_of_bfloat16():
+    found = own_product(*short_case(short("x", (64, 128)), short("w", (256, 128)), (64, 256), short("bias", (256,))), PAIRED)
+    assert found.dtype == "bfloat16" and found.scalars == (64, 256, 128, 128, 1, 128, 0, 0, 0, 1)
+    assert own_product(*short_case(short("x", (64, 128)), short("w", (256, 128), (200, 1)), (64, 256)), PAIRED).across == 200
+
+
+@pytest.mark.parametrize("x, weight, out, target", [
+    (short("x", (64, 128)), short("w", (256, 128), (1, 256)), (64, 256), PAIRED),                           # pairs that do not lie side by side
+    (short("x", (64, 128), (129, 1)), short("w", (256, 128)), (64, 256), PAIRED),                           # rows that start within a pair
+    (short("x", (64, 129)), short("w", (256, 129)), (64, 256), PAIRED),                                     # half a pair
+    (short("x", (64, 128)), short("w", (252, 128)), (64, 252), PAIRED),                                     # half a tile
+    (short("x", (64, 8192)), short("w", (256, 8192)), (64, 256), PAIRED),                                   # sums too long for the block
+    (short("x", (16, 128)), short("w", (256, 128)), (16, 256), PAIRED),                                     # few rows
+    (short("x", (2048, 128)), short("w", (256, 128)), (2048, 256), PAIRED),                                 # many rows
+    (short("x", (symbol("s"), 128)), short("w", (256, 128)), (symbol("s"), 256), PAIRED),                   # rows whose number is not known
+    (short("x", (64, 128)), short("w", (256, 128)), (64, 256), TARGET),                                     # no instruction for pairs
+    (short("x", (64, 128)), short("w", (256, 128)), (64, 256), replace(PAIRED, library_calls=PAIRED.library_calls | {"amx"})),     # matrix tiles
+    (buffer("x", (64, 128)), short("w", (256, 128)), (64, 256), PAIRED),                                    # two dtypes
+])
+def test_what_stays_a_library_call_in_bfloat16(x, weight, out, target):
+    assert own_product(*short_case(x, weight, out), target) is None

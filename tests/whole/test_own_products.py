@@ -57,3 +57,39 @@ def test_two_threads_give_the_bits_of_one():
         assert torch.equal(compiled(x, w), one)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("rows, inner, columns", [(24, 128, 96), (33, 514, 72), (64, 256, 40), (128, 2048, 72), (250, 96, 104), (512, 1026, 136)])
+def test_pairs_of_bfloat16(rows, inner, columns):
+    x, w, bias = (t.bfloat16() for t in (rnd(rows, inner), rnd(columns, inner) / inner ** 0.5, rnd(columns)))
+    linear = torch.nn.functional.linear
+    for function, inputs in ((linear, (x, w, bias)), (linear, (x, w)), (lambda x, w: linear(x, w).relu() * 2, (x, w)), (lambda x, w: linear(x[:, 2:], w[:, 2:]), (x, w))):
+        compiled = thruway.compile(function)
+        with torch.no_grad():
+            got, wanted, wide = compiled(*inputs), function(*inputs), function(*(t.double() for t in inputs))
+        error, theirs = (got - wide).abs(), (wanted - wide).abs()
+        assert got.dtype == torch.bfloat16 and got.shape == wanted.shape
+        assert error.max() <= 1.5 * theirs.max() and error.pow(2).mean() <= 1.1 * theirs.pow(2).mean()
+
+
+def test_rounding_and_what_is_not_finite_in_bfloat16():
+    x, w = rnd(40, 128).bfloat16(), rnd(64, 128).bfloat16()
+    x[3, 7], w[9, 69], w[63, 127] = float("nan"), float("inf"), -float("inf")
+    linear = torch.nn.functional.linear
+    with torch.no_grad():
+        got, wanted = thruway.compile(linear)(x, w), linear(x, w)
+    assert torch.equal(got.isnan(), wanted.isnan()) and torch.equal(got.isinf(), wanted.isinf())
+    ones, most = torch.eye(64, dtype=torch.bfloat16), torch.arange(-32768, 32768, dtype=torch.int16).view(torch.bfloat16).reshape(1024, 64)
+    with torch.no_grad():
+        for part in most.split(256):                     # every normal value comes back
+            part = torch.where(part.nan_to_num(0, 0, 0).abs() < 2.0 ** -126, 0, part.nan_to_num(0, 0, 0))
+            assert torch.equal(thruway.compile(linear)(part, ones), part)
+
+
+def test_rows_of_bfloat16_whose_number_changes():
+    layer = torch.nn.Linear(256, 512).bfloat16()
+    compiled = thruway.compile(layer)
+    with torch.no_grad():
+        for rows in (128, 7, 1, 64, 1025, 0, 33):
+            x = rnd(rows, 256).bfloat16()
+            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-2, atol=1e-2)

@@ -54,7 +54,8 @@ def cpu_target(kernels: bool) -> Target:
 
 def _library_calls() -> frozenset[str]:
     """mkl and onednn where torch was built with them; onednn_bf16 and onednn_fp16 where the CPU computes in these types itself, amx
-    where it has matrix tiles; mkl_fast where MKL takes its AVX-512 path, which it does on Intel's CPUs alone."""
+    where it has matrix tiles, bf16_pairs where it multiplies pairs of bfloat16; mkl_fast where MKL takes its AVX-512 path, which it does on
+    Intel's CPUs alone."""
     found = set()
     if torch.backends.mkl.is_available():
         found.add("mkl")
@@ -62,6 +63,8 @@ def _library_calls() -> frozenset[str]:
             found.add("mkl_fast")
     if torch.cpu._is_amx_tile_supported():
         found.add("amx")
+    if "avx512_bf16" in cpu_identity().split():
+        found.add("bf16_pairs")
     if torch.backends.mkldnn.is_available():
         found.add("onednn")
         if torch.ops.mkldnn._is_mkldnn_bf16_supported():

@@ -12,6 +12,7 @@ from thruway.codegen.c import print_kernel
 from thruway.codegen.launch_list import Printed, launch_list
 from thruway.codegen.math_c import needed
 from thruway.codegen.operators import may_fault
+from thruway.codegen.product_bf16_c import product_bf16_text
 from thruway.codegen.product_c import product_text
 from thruway.codegen.structure import lift_coordinates, structure
 from thruway.core.launch import LaunchList
@@ -32,7 +33,7 @@ static void (*tw_parallel_for)(long begin, long end, long grain, tw_body *body, 
 void tw_init(void *const *services) { tw_parallel_for = (void (*)(long, long, long, tw_body *, void *))services[0]; }
 """
 PLACEHOLDER = "KERNEL"
-PRODUCT = "tw_k_product"
+PRODUCTS = {"float32": ("tw_k_product", product_text), "bfloat16": ("tw_k_product_bf16", product_bf16_text)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,10 @@ class _Kernels:
         return step if product is None else self.product(product)
 
     def product(self, product: OwnProduct) -> Printed:
-        """One text for all products: their sizes and layouts are arguments."""
-        self.texts.setdefault(PRODUCT, product_text(PRODUCT))
-        return Printed(PRODUCT, product.pointers, product.scalars, False, self.plan.buffers[product.out].kind != "temp", (product.out,))
+        """One text for all products of a dtype: their sizes and layouts are arguments."""
+        symbol, text = PRODUCTS[product.dtype]
+        self.texts.setdefault(symbol, text(symbol))
+        return Printed(symbol, product.pointers, product.scalars, False, self.plan.buffers[product.out].kind != "temp", (product.out,))
 
     def kernel(self, kernel: Kernel) -> Printed:
         buffers = self.plan.buffers

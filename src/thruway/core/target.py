@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from thruway.core.sizes import SizeLike
+
 
 OWN_VECTOR_BYTES = 64
 OWN_ROWS, OWN_WORK = 4, 1 << 18          # rows and multiplications below which a library's product, or a loop, is as fast as the kernel of ours
+PAIRED_ROWS, PAIRED_COLUMNS, PAIRED_INNER = range(24, 513), 8, 4096     # in bfloat16: rows for which it is faster, columns of a tile, longest sums
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """`kind`: "cpu" or "cuda". `vector_bytes`: SIMD width. `caches`: bytes of L1, L2, last level (per core or device).
     `parallel_grain`: elements of cheap work below which a loop stays on one thread. `library_calls`: names of the
-    library entry points that exist here ("mkl", "onednn", "onednn_bf16", …). `kernels`: whether kernels can be compiled."""
+    library entry points that exist here ("mkl", "onednn", "onednn_bf16", …), and what decides about them. `kernels`: whether kernels can be compiled."""
 
     kind: str = "cpu"
     vector_bytes: int = 32
@@ -26,6 +29,15 @@ class Target:
     kernels: bool = True
 
     def has_own_product(self, dtype: str, rows: int, work: int) -> bool:
-        """Whether a product of so many rows and multiplications is a kernel of ours: in float32 where MKL takes its slow path."""
-        able = self.kind == "cpu" and self.kernels and self.vector_bytes == OWN_VECTOR_BYTES and "mkl_fast" not in self.library_calls
-        return able and dtype == "float32" and rows >= OWN_ROWS and work >= OWN_WORK
+        """Whether a product of so many rows and multiplications is a kernel of ours: in float32 where MKL takes its slow path, in bfloat16 where
+        pairs are multiplied, but not by matrix tiles."""
+        if self.kind != "cpu" or not self.kernels or self.vector_bytes != OWN_VECTOR_BYTES or "mkl_fast" in self.library_calls or work < OWN_WORK:
+            return False
+        if dtype == "bfloat16":
+            return "bf16_pairs" in self.library_calls and "amx" not in self.library_calls and rows in PAIRED_ROWS
+        return dtype == "float32" and rows >= OWN_ROWS
+
+
+def fits_pairs(columns: SizeLike, inner: SizeLike) -> bool:
+    """Whether the kernel of ours in bfloat16 can take a weight of these sizes."""
+    return type(columns) is int and type(inner) is int and columns % PAIRED_COLUMNS == 0 == inner % 2 and inner <= PAIRED_INNER

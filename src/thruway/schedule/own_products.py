@@ -1,7 +1,8 @@
-"""Matrix products in float32 that a CPU runs by a kernel of ours (`codegen/product_c.py`) instead of a library call.
+"""Matrix products that a CPU runs by a kernel of ours (`codegen/product_c.py`, `product_bf16_c.py`) instead of a library call.
 
 Where MKL takes its slow path (every CPU but Intel's) and vectors are 64 bytes wide, the kernel reads the weight as it lies, in any of the two
-orders, as fast as oneDNN multiplies by a packed copy, and writes into memory that is there (docs/decisions, products of ours on CPUs).
+orders, as fast as oneDNN multiplies by a packed copy, and writes into memory that is there (docs/decisions, products of ours on CPUs). In
+bfloat16 it takes linear layers of some dozens to hundreds of rows where the processor multiplies pairs and has no matrix tiles.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 
 from thruway.core import sizes
 from thruway.core.sizes import SizeLike
-from thruway.core.target import OWN_WORK, Target
+from thruway.core.target import OWN_WORK, Target, fits_pairs
 from thruway.loops.ir import Buffer, BufferRef, Extern
 from thruway.schedule.depend import root
 
 LEAST_SIDE = 32
+DTYPES = frozenset({"float32", "bfloat16"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class OwnProduct:
     down: SizeLike
     across: SizeLike
     offsets: tuple[SizeLike, SizeLike, SizeLike]
+    dtype: str = "float32"
 
     @property
     def pointers(self) -> tuple[str, ...]:
@@ -67,7 +70,8 @@ def _matched(step: Extern, buffers: Mapping[str, Buffer]) -> OwnProduct | None:
 
 def _product(step: Extern, x: str, weight: str, bias: str | None, buffers: Mapping[str, Buffer], turned: bool = False) -> OwnProduct | None:
     names = (x, weight, step.outs[0], *(() if bias is None else (bias,)))
-    if any(not _is_float(name, buffers) for name in names):
+    dtype = buffers[x].dtype
+    if dtype not in DTYPES or any(not _is_plain(name, dtype, buffers) for name in names):
         return None
     a, w, out = buffers[x], buffers[weight], buffers[step.outs[0]]
     if len(w.sizes) != 2 or len(a.sizes) < 2 or out.alias is not None or not _runs_on(out.sizes, out.strides, 1):
@@ -81,12 +85,12 @@ def _product(step: Extern, x: str, weight: str, bias: str | None, buffers: Mappi
         return None
     roots, starts = zip(*(_place(name, buffers) for name in names))
     return OwnProduct(roots[0], roots[1], roots[2], roots[3] if bias is not None else None, rows, columns, inner, a.strides[-2], down, across,
-                      (starts[0], starts[1], starts[3] if bias is not None else 0))
+                      (starts[0], starts[1], starts[3] if bias is not None else 0), dtype)
 
 
-def _is_float(name: str, buffers: Mapping[str, Buffer]) -> bool:
+def _is_plain(name: str, dtype: str, buffers: Mapping[str, Buffer]) -> bool:
     b, base = buffers[name], buffers[root(name, buffers)]
-    return b.strides is not None and b.dtype == base.dtype == "float32" and b.device == "cpu"
+    return b.strides is not None and b.dtype == base.dtype == dtype and b.device == "cpu"
 
 
 def _place(name: str, buffers: Mapping[str, Buffer]) -> tuple[str, SizeLike]:
@@ -111,5 +115,11 @@ def _is_worth(product: OwnProduct, target: Target) -> bool:
     rows, columns, inner = product.rows, product.columns, product.inner
     if type(columns) is not int or type(inner) is not int or min(columns, inner) < LEAST_SIDE:
         return False
+    if product.dtype == "bfloat16" and not (fits_pairs(columns, inner) and product.down == 1 and _is_even(product.stride) and _is_even(product.across)):
+        return False
     count = rows if type(rows) is int else OWN_WORK
-    return target.has_own_product("float32", count, count * columns * inner)
+    return target.has_own_product(product.dtype, count, count * columns * inner)
+
+
+def _is_even(stride: SizeLike) -> bool:
+    return type(stride) is int and stride % 2 == 0

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Graph, Node
 
 from thruway.core.sizes import SizeLike, product
-from thruway.core.target import Target
+from thruway.core.target import OWN_WORK, Target, fits_pairs
 from thruway.graph.derived import find_derivable
 from thruway.graph.rewrite import (
     Context, Emitter, Storages, aten, bind, bytes_of, editable, is_op, meta, output_values, replace, same_layout, settled,
@@ -62,13 +62,16 @@ PACKING = 850.0                    # nanoseconds per thousand elements of a floa
 MERGING_GAIN = 0.0075              # less cannot be measured
 
 
-def choose_linear(target: Target, dtype: str, rows: int | None, weight: int) -> str:
-    """ "plain", "onednn" or "mkl" for `rows` (None: not known) against a weight of so many elements. A plain product may be a kernel of ours."""
+def choose_linear(target: Target, dtype: str, rows: int | None, weight: int, fits: bool = True) -> str:
+    """ "plain", "onednn" or "mkl" for `rows` (None: not known) against a weight of so many elements. A plain product may be a kernel of ours where it
+    `fits` that."""
     rates = _rates(target)
     calls = ["plain", "onednn"] if NAMES.get(dtype) in target.library_calls else ["plain"]
     if (dtype, "mkl") in rates and rows is not None and rows > FEW_ROWS:
         calls.append("mkl")
     if (dtype, "plain") not in rates or len(calls) == 1:
+        return "plain"
+    if dtype == "bfloat16" and fits and target.has_own_product(dtype, OWN_WORK if rows is None else rows, OWN_WORK if rows is None else rows * weight):
         return "plain"
     count = TYPICAL_ROWS if rows is None else rows
     costs = {call: rates[dtype, call].microseconds(count, weight) for call in calls}
@@ -78,7 +81,7 @@ def choose_linear(target: Target, dtype: str, rows: int | None, weight: int) -> 
 
 
 def _plain_cost(target: Target, dtype: str, rows: int, weight: int) -> float:
-    if target.has_own_product(dtype, rows, rows * weight):
+    if dtype == "float32" and target.has_own_product(dtype, rows, rows * weight):
         return OWN.microseconds(rows, weight) + weight * PANELS * 1e-6
     inside = ONEDNN_INSIDE if dtype != "float32" and rows > 1 else 0.0
     return _rates(target)[dtype, "plain"].microseconds(rows, weight) + inside
@@ -139,7 +142,9 @@ def _choice(node: Node, derivable: set[Node], target: Target) -> str:
     a = bind(node)
     if a.weight not in derivable or (a.bias is not None and a.bias not in derivable) or len(meta(a.weight).sizes) != 2:
         return "plain"
-    return choose_linear(target, meta(node).dtype, rows_of(a.input), product(meta(a.weight).sizes))
+    weight, x = meta(a.weight), meta(a.input)
+    fits = fits_pairs(*weight.sizes) and weight.strides[1] == 1 == x.strides[-1]
+    return choose_linear(target, meta(node).dtype, rows_of(a.input), product(weight.sizes), fits)
 
 
 def rows_of(x: Node) -> int | None:
