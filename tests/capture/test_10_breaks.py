@@ -188,7 +188,7 @@ def test_super_after_a_break():
 
 def test_break_names_the_line_and_the_reason():
     (reason,) = check_breaks(item_call, X.clone())["breaks"]
-    assert reason.code == "TW103" and reason.where.text == "n = float(str(x.sum().item()))" and reason.where.function == "item_call"
+    assert reason.code == "TW101" and reason.where.text == "n = float(str(x.sum().item()))" and reason.where.function == "item_call"
 
 
 def hints_of(function, *args):
