@@ -9,7 +9,6 @@ import torch
 
 from thruway.capture.state import State
 from thruway.capture.values.base import ListValue, TensorValue, TupleValue, Value
-from thruway.shapes.known_elements import known_number
 
 READ = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float64, torch.float32, torch.float16, torch.bfloat16})
 
@@ -17,7 +16,7 @@ READ = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8
 def with_number(state: State, tensor: torch.Tensor, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]] | None:
     """The arguments with the number that `tensor` holds in its place; None where it is none of them. Of several places the last: what an
     operator works on comes first."""
-    if tensor.dtype not in READ or known_number(tensor) is not None:
+    if tensor.dtype not in READ:
         return None
     for name, value in reversed(kwargs.items()):
         if (changed := _replaced(state, tensor, value)) is not None:

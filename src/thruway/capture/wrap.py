@@ -32,10 +32,11 @@ from thruway.capture.values.constants import from_python
 from thruway.capture.values.overriding import FunctionsAsk, overrides
 from thruway.core.marks import ORIGINAL, STATIC, is_compiled_type, original_of
 from thruway.core.sizes import mul, symbol
-from thruway.frame.guard import TensorExpectation
+from thruway.frame.guard import Holds, TensorExpectation
 from thruway.frame.plain import plain_tensor
 from thruway.frame.source import (
-    Attr, Cell, ClosureCell, Default, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, PlainTensor, Proxied, Source, Viewed, root_of, tell,
+    Attr, Cell, ClosureCell, Default, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, PlainTensor, Proxied, Source, Viewed,
+    is_buffer, root_of, tell,
 )
 from thruway.native.fallback import proxied_dict, viewed_dict
 from thruway.shapes.floats import FloatInput, FloatNode, IntInputNode
@@ -179,7 +180,23 @@ def _trace_input(state: State, value: TensorValue, source: Source, static: tuple
     state.guards.pop(("type", source), None)                # the tensor guard says it too
     trace = make_trace(obj, comparable(meta, state.facts) if is_symbolic(meta) else meta)
     state.by_trace[id(trace)] = value
+    if not obj.dim() and obj.dtype in COUNTS and meta.device == "cpu" and is_buffer(source) and (source, None) not in state.dynamic:
+        with torch._C._DisableTorchDispatch():
+            trace.elements = obj.detach().clone()
+        trace.assumed = (functools.partial(_assume_number, state, source, obj),)
     return trace
+
+
+COUNTS = frozenset({torch.int64, torch.int32, torch.bool})
+
+
+def _assume_number(state: State, source: Source, obj: torch.Tensor) -> bool:
+    """Guards the number that a module keeps in a buffer, unless a tensor that may share its memory was written meanwhile."""
+    if any(id(one.known_trace.root) in state.written for one in state.by_trace.values() if one.source is not None and one.known_trace is not None):
+        return False
+    with torch._C._DisableTorchDispatch():
+        state.guard("answer", source, Holds(obj.item()))
+    return True
 
 
 def symbolic_meta(state: State, value: TensorValue, meta: TensorMeta, dims: list[int]) -> TensorMeta:

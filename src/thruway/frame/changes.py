@@ -10,7 +10,7 @@ import torch
 from thruway.core.marks import STATIC
 from thruway.frame.check import compile_check
 from thruway.frame.entries import Record
-from thruway.frame.guard import Guard, GuardSet
+from thruway.frame.guard import Guard, GuardSet, Holds
 from thruway.frame.source import Made, Source, is_module_tensor, root_of
 from thruway.frame.state import read_state
 
@@ -48,7 +48,7 @@ def changes(record: Record, function: FunctionType, arguments: tuple[object, ...
 def _fixes_number(guard: Guard) -> bool:
     if isinstance(root_of(guard.source), Made):
         return False
-    return guard.kind in ("tensor", "length") or (guard.kind == "equal" and type(guard.expected) in NUMBERS)
+    return guard.kind in ("tensor", "length") or isinstance(guard.expected, Holds) or (guard.kind == "equal" and type(guard.expected) in NUMBERS)
 
 
 def _load(guards: list[Guard], function: FunctionType, arguments: tuple[object, ...]) -> tuple[object, ...]:
@@ -64,6 +64,8 @@ def _differences(guard: Guard, value: object) -> set[Change]:
             static = getattr(value, STATIC, ())
             return {(guard.source, dim) for dim, (old, new) in enumerate(sizes) if type(old) is int and old != new and dim not in static}
         case "equal" if type(value) is type(guard.expected) and value != guard.expected:
+            return {(guard.source, None)}
+        case "answer" if isinstance(value, torch.Tensor) and value.numel() == 1 and not guard.expected(value):
             return {(guard.source, None)}
         case "length" if type(value) is list and len(value) != guard.expected:
             return {(guard.source, None)}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from thruway.core.errors import UserLine
 from thruway.core.sizes import SizeLike
@@ -33,6 +34,16 @@ KINDS = (
 )
 
 MISSING = "<missing>"     # in type_lookup guards: no class along the MRO has the name
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """Whether a tensor holds this number."""
+
+    key: int
+
+    def __call__(self, tensor: Any) -> bool:
+        return tensor.item() == self.key
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,6 +272,11 @@ def tell(source: Source) -> str:
 HIDDEN = re.compile(r"^\.s(\d+)|<kept value (\d+)>")          # parameters of continuations, and what the entry itself keeps
 
 
+def is_buffer(source: Source) -> bool:
+    """Whether the tensor is reached through a module's `_buffers`."""
+    return is_module_tensor(source) and source.base.name == "_buffers"         # type: ignore[union-attr]
+
+
 def is_module_tensor(source: Source) -> bool:
     """Whether the tensor is reached through a module's `_parameters` or `_buffers`."""
     return isinstance(source, Item) and isinstance(source.base, DictAttr | Attr) and source.base.name in ("_parameters", "_buffers")

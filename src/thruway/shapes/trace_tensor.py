@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -41,10 +41,11 @@ NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: to
 
 class TraceTensor(torch.Tensor):
     """No storage, no elements. `meta` is its metadata now; `root` the TraceTensor whose storage it shares (itself where fresh).
-    `elements` and `is_written` are for `known_elements`."""
+    `elements`, `assumed` and `is_written` are for `known_elements`."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
     elements: torch.Tensor | None = None
+    assumed: tuple[Callable[[], bool], ...] = ()
     is_written = False
 
     @property
@@ -164,7 +165,7 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
     if name in known_elements.READS:
         with contextlib.suppress(known_elements.Unknown):
             return known_elements.read(op, args, kwargs)
-    if name == "aten::_local_scalar_dense":
+    if name == "aten::_local_scalar_dense" and type(args[0]) is TraceTensor:
         raise NumberWanted(name, args[0])
     if name in DATA_DEPENDENT_OPS and (mode is None or mode.element_facts is None):
         data_dependent(name)
