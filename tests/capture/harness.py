@@ -69,6 +69,8 @@ def resolve(source, function, locals_, kept):
             return at(base).__self__
         case S.Viewed(base):
             return viewed_dict(at(base))
+        case S.Length(base):
+            return len(at(base))
         case S.Proxied(base):
             return proxied_dict(at(base))
         case S.PlainTensor(base):

@@ -19,7 +19,7 @@ from thruway.frame.check import compile_check
 from thruway.frame.guard import MISSING, Guard, GuardSet
 from thruway.frame.source import (
     Attr, Builtin, Cell, ClosureCell, Default, DictAttr, DictKey, FunctionGlobal, Global, Grad, Item, Local, Made, MethodFunction, MethodSelf, PlainTensor,
-    Own, Proxied, TypeOf, Viewed, WeakTarget,
+    Length, Own, Proxied, TypeOf, Viewed, WeakTarget,
 )
 from thruway.frame.state import read_state
 from thruway.native.fallback import proxied_dict, viewed_dict
@@ -168,6 +168,7 @@ CASES = {
     "dict key": Sabotage(DictKey(Attr(X, "table"), 1), "equal", "b", Thing, lambda x: x.table.update(c=x.table.pop("b")), lambda x: x.table.update(b=x.table.pop("c"))),
     "viewed dict": Sabotage(
         Item(Viewed(X), "b"), "equal", 2, lambda: {"b": 2}.values(), lambda x: set_item(viewed_dict(x), "b", 9), lambda x: set_item(viewed_dict(x), "b", 2)),
+    "length of a list": Sabotage(Length(Attr(X, "items")), "equal", 3, Thing, lambda x: x.items.append(4), lambda x: x.items.pop()),
     "dict behind a proxy": Sabotage(
         Item(Proxied(X), "b"), "equal", 2, lambda: types.MappingProxyType({"b": 2}), lambda x: set_item(proxied_dict(x), "b", 9),
         lambda x: set_item(proxied_dict(x), "b", 2)),

@@ -35,7 +35,7 @@ from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import Holds, TensorExpectation
 from thruway.frame.plain import plain_tensor
 from thruway.frame.source import (
-    Attr, Cell, ClosureCell, Default, FunctionGlobal, Global, Item, Local, MethodFunction, MethodSelf, PlainTensor, Proxied, Source, Viewed,
+    Attr, Cell, ClosureCell, Default, FunctionGlobal, Global, Item, Length, Local, MethodFunction, MethodSelf, PlainTensor, Proxied, Source, Viewed,
     is_buffer, root_of, tell,
 )
 from thruway.native.fallback import proxied_dict, viewed_dict
@@ -281,10 +281,10 @@ def _find_array(state: State, obj: Any, source: Source) -> Any:
 
 
 def _wrap_list(state: State, obj: list, source: Source, guarded: bool) -> Value:
-    cls = type(obj)
+    cls, count = type(obj), len(obj)
     state.guard("type", source, cls)
     if cls is list and state.dynamic and (source, None) in state.dynamic:
-        return UnreadList(source, lambda: unsupported(state, "TW119", tell(source)))
+        return UnreadList(source, lambda: unsupported(state, "TW119", tell(source)), lambda: _number_of_items(state, Length(source), count))
     state.guard("length", source, len(obj))
     value = ListValue([], source, cls)
     state.by_id[id(obj)] = value
@@ -292,6 +292,13 @@ def _wrap_list(state: State, obj: list, source: Source, guarded: bool) -> Value:
     if cls is collections.deque and obj.maxlen is not None:
         value.options = {"maxlen": wrap(state, obj.maxlen, Attr(source, "maxlen"))}
     return value
+
+
+def _number_of_items(state: State, source: Length, count: int) -> Value:
+    if count >= 2:
+        return _size_input(state, count, source)
+    state.guard("equal", source, count)
+    return Constant(count)
 
 
 def _wrap_tuple(state: State, obj: tuple, source: Source, guarded: bool) -> Value:

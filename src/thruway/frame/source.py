@@ -167,6 +167,14 @@ class Proxied(_Hashed):
 
 
 @dataclass(frozen=True, slots=True)
+class Length(_Hashed):
+    """`len(base)` of a list."""
+
+    base: Source
+    __hash__ = _Hashed.__hash__
+
+
+@dataclass(frozen=True, slots=True)
 class Grad(_Hashed):
     """`base.grad` of a tensor."""
 
@@ -196,7 +204,7 @@ class Made:
 
 Source = (
     Local | Cell | Global | Builtin | FunctionGlobal | Attr | DictAttr | Item | DictKey | TypeOf | ClosureCell | Default
-    | WeakTarget | MethodSelf | MethodFunction | Viewed | Proxied | Grad | PlainTensor | Made | Own
+    | WeakTarget | MethodSelf | MethodFunction | Viewed | Proxied | Length | Grad | PlainTensor | Made | Own
 )
 
 
@@ -206,7 +214,7 @@ def base_of(source: Source) -> Source | None:
         case FunctionGlobal() | ClosureCell() | Default():
             return source.function
         case Attr() | DictAttr() | Item() | DictKey() | TypeOf() | WeakTarget() | MethodSelf() | MethodFunction() | Viewed() | Proxied() \
-                | Grad() | PlainTensor():
+                | Length() | Grad() | PlainTensor():
             return source.base
         case Local() | Cell() | Global() | Builtin() | Made() | Own():
             return None
@@ -252,6 +260,8 @@ def show(source: Source) -> str:
             return f"{show(base)}.__func__"
         case Viewed(base) | Proxied(base):
             return f"{show(base)}.mapping"
+        case Length(base):
+            return f"len({show(base)})"
         case Grad(base):
             return f"{show(base)}.grad"
         case PlainTensor(base):

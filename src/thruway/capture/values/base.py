@@ -181,13 +181,15 @@ class UnknownValue(Value):
 
 
 class UnreadList(ListValue):
-    """A list found outside whose length changes between calls: it can be appended to; whatever needs its content breaks there."""
+    """A list found outside whose length changes between calls: it can be appended to; whatever needs its content breaks there. `count` gives the
+    length that it came with, `added` is how many items followed, or None where that is not known."""
 
-    __slots__ = ("refuse",)
+    __slots__ = ("refuse", "count", "added")
 
-    def __init__(self, source: Source, refuse: Callable[[], Exception]):
+    def __init__(self, source: Source, refuse: Callable[[], Exception], count: Callable[[], Value]):
         Value.__init__(self, source)
-        self.cls, self.options, self.refuse = list, {}, refuse
+        self.cls, self.options, self.refuse, self.count = list, {}, refuse, count
+        self.added: int | None = 0
 
     @property
     def items(self) -> list[Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.effects import ALWAYS
 from thruway.capture.state import State
 from thruway.capture.values.base import CellValue, ListValue, SetValue, UnreadList, Value, in_set_order
 from thruway.capture.values.effect import record
@@ -14,12 +15,24 @@ MOST_ITEMS = 10_000             # in a list within a side of a branch, which may
 
 
 def append_item(state: State, target: ListValue, value: Value) -> None:
-    if not isinstance(target, UnreadList):
+    if isinstance(target, UnreadList):
+        _count_added(state, target)
+    else:
         items = target.items
         state.effects.remember(items.pop, age_to_change(state, target))
         items.append(value)
     if target.exposed:
         record(state, "append", target, value)
+
+
+def _count_added(state: State, target: UnreadList) -> None:
+    """In a side of a branch it is not known whether the item is added."""
+    before = target.added
+
+    def undo() -> None:
+        target.added = before
+    state.effects.remember(undo, ALWAYS)
+    target.added = None if before is None or state.sides else before + 1
 
 
 def extend_list(state: State, target: ListValue, values: list[Value]) -> None:

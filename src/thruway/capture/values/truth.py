@@ -6,10 +6,11 @@ import types
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import State
+from thruway.capture.tensors import to_trace
 from thruway.capture.values.arrays import array_truth
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TextValue, TupleValue, Value, ViewValue,
+    ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TextValue, TupleValue, UnreadList, Value, ViewValue,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.errors import raise_error
@@ -24,6 +25,8 @@ def truth(state: State, value: Value) -> bool:
     match value:
         case Constant() | TextValue():
             return bool(value.value)
+        case UnreadList(added=int(added)):
+            return added > 0 or bool(to_trace(value.count()) > 0)
         case ListValue() | TupleValue() | SetValue():
             return bool(value.items)
         case DictValue():
