@@ -9,6 +9,7 @@ import argparse
 import gc
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from .write import write_program
 
 FOLDER = Path(__file__).parent / "regressions"
 LIMIT = 20                          # seconds for one program
+MEMORY = 3 << 30                    # bytes beyond those of the process: some programs double a list for ever
 COMPILED_EVERY = {"language": 50, "tensors": 2}         # one program in so many runs through the whole compiler
 WRITERS = {"language": write_program, "tensors": write_tensor_program}
 
@@ -73,6 +75,7 @@ def _work(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _too_long)
+    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + MEMORY,) * 2)
     gc.freeze()                              # torch's own objects need no looking at
     start = time.monotonic()
     for seed in range(options.seed, options.seed + options.count):
@@ -88,6 +91,11 @@ def _work(options: argparse.Namespace) -> None:
                 _save(f"{options.kind}_{seed}" if options.kind != "language" else f"seed_{seed}", text, backend, found)
 
 
+def _address_space() -> int:
+    """Bytes that the process has mapped."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
 class TooLong(BaseException):
     """A program ran longer than LIMIT."""
 
@@ -100,19 +108,19 @@ def _timed(text: str, backend: str) -> Difference | None:
     signal.alarm(LIMIT)
     try:
         return difference(text, backend)
-    except TooLong:
-        return Difference("timeout", f"over {LIMIT} s") if _ends(text) else None
+    except (TooLong, MemoryError) as error:
+        return Difference(type(error).__name__, f"over {LIMIT} s, or {MEMORY} bytes") if _ends(text) else None
     finally:
         signal.alarm(0)
 
 
 def _ends(text: str) -> bool:
-    """Whether the program ends in eager: some loop for ever."""
+    """Whether the program ends in eager: some loop for ever, or fill the memory."""
     signal.alarm(LIMIT)
     try:
         space = load(text, "fuzz_program")
         run(space, space["f"])
-    except TooLong:
+    except (TooLong, MemoryError):
         return False
     finally:
         signal.alarm(0)
