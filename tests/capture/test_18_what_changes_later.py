@@ -181,3 +181,46 @@ def test_a_dict_that_changes_in_a_loop_that_breaks(fn):
     g = compiled(fn)
     for _ in range(2):
         assert outcome(g) == outcome(fn)
+
+
+class Reloaded:
+    factor = 3
+
+    def method(self, x):
+        return x * 2
+
+    @staticmethod
+    def static(x):
+        return x * 4
+
+    @classmethod
+    def of_class(cls, x):
+        return x * cls.factor
+
+    @property
+    def read(self):
+        return 5.0
+
+
+class Below(Reloaded):
+    def method(self, x):
+        return super().method(x) + 1
+
+
+HELD = [lambda x: x * 6]
+
+
+@pytest.mark.parametrize(("find", "new"), [
+    (lambda: Reloaded.method, lambda self, x: x * 7), (lambda: Reloaded.static, lambda x: x * 8), (lambda: Reloaded.of_class.__func__, lambda cls, x: x * 9),
+    (lambda: Reloaded.__dict__["read"].fget, lambda self: 10.0), (lambda: HELD[0], lambda x: x * 11),
+], ids=["method", "static", "class", "property", "held"])
+def test_functions_that_are_given_other_code(find, new):
+    def f(thing, x):
+        return thing.method(x), thing.static(x), thing.of_class(x), x * thing.read, HELD[0](x)
+
+    g, x, function = compiled(f), torch.ones(2), find()
+    old = function.__code__
+    for code in (old, old, old, new.__code__, new.__code__, old):
+        function.__code__ = code
+        assert str(g(Below(), x)) == str(f(Below(), x))
+    assert (thruway.metrics()["recompiles"], thruway.metrics()["graph_breaks"]) == (1, 0)

@@ -22,7 +22,7 @@ import numpy
 import torch
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.state import Namespace, State
+from thruway.capture.state import Namespace, State, is_library
 from thruway.capture.values.arrays import Memory
 from thruway.capture.values.base import (
     FALSE, NONE, TRUE, ArrayValue, CellValue, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue,
@@ -351,7 +351,7 @@ def _is_member(member: Any) -> bool:
 
 
 def _wrap_function(state: State, obj: types.FunctionType, source: Source, guarded: bool) -> Value:
-    if not guarded:
+    if not (guarded and is_library(obj.__code__.co_filename)):         # the same function may be given other code, by a hot reload say
         state.guard("code", source, obj.__code__)
     return FunctionValue(obj.__code__, namespace_of(state, obj, source), obj.__name__, source, obj)
 
