@@ -31,18 +31,20 @@ def origin_of(code: CodeType) -> Origin:
 
 
 @functools.lru_cache(maxsize=4096)
-def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple[str, ...], is_generator: bool = False) -> CodeType:
+def resume_code(code: CodeType, index: int, stack: tuple[Any, ...], names: tuple[str, ...], is_generator: bool = False,
+                empty: tuple[str, ...] = ()) -> CodeType:
     """Code that continues `code` at instruction `index`.
 
     `stack` says for each place of the stack what stands there: True a value, False a NULL, (function, layouts…) the result of a call on
     further places; see `handle` as well. `names` are the bound locals. The parameters are the stack's values from the bottom, those locals, and the cells
     (the code's own, then its free variables): CPython's cell instructions take a cell from any local, so that one function serves every
-    closure. Only the cell of `__class__` stays a free variable where `super()` will look for it.
+    closure. Only the cell of `__class__` stays a free variable where `super()` will look for it, and those in `empty` stay some, of which
+    Python says in the words for free variables that they have no value.
     A generator's code gives a generator that stands at a yield of its own, as if at that before `index`, once `next()` has been called.
     """
     decoded = decode(code)
     slots = tuple(f".s{i}" for i in range(_count(stack)))
-    free = free_cells(code)
+    free = (*free_cells(code), *empty)
     cells = tuple(name for name in code.co_cellvars + code.co_freevars if name not in free)
     leading = leading_parameter(code)
     others = tuple(v for v in code.co_varnames if v not in names and v not in code.co_cellvars and v not in leading)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -43,9 +44,9 @@ def eager_error(target: Callable[..., Any], args: list[Any], kwargs: dict[str, A
 
 
 def _error_on(fill: int, target: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Exception | None:
-    stand_ins: dict[int, torch.Tensor] = {}
-    real_args = [_stand_in(each, fill, stand_ins) for each in args]
-    real_kwargs = {name: _stand_in(each, fill, stand_ins) for name, each in kwargs.items()}
+    stand_ins = _StandIns(fill)
+    real_args = [_stand_in(each, stand_ins) for each in args]
+    real_kwargs = {name: _stand_in(each, stand_ins) for name, each in kwargs.items()}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -55,17 +56,34 @@ def _error_on(fill: int, target: Callable[..., Any], args: list[Any], kwargs: di
     return None
 
 
-def _stand_in(value: Any, fill: int, made: dict[int, torch.Tensor]) -> Any:
+@dataclass(frozen=True, slots=True)
+class _StandIns:
+    """Those made for one call, by trace, and the memory of each storage: views of one show the same elements."""
+
+    fill: int
+    made: dict[int, torch.Tensor] = field(default_factory=dict)
+    memory: dict[int, torch.UntypedStorage] = field(default_factory=dict)
+
+    def storage(self, trace: TraceTensor, size: int) -> torch.UntypedStorage:
+        """The trace's memory, of at least so many bytes."""
+        found = self.memory.setdefault(id(trace.root), torch.UntypedStorage(0))
+        if found.nbytes() < size:
+            found.resize_(size)
+            found.fill_(self.fill)
+        return found
+
+
+def _stand_in(value: Any, known: _StandIns) -> Any:
     if isinstance(value, TraceTensor):
-        if id(value) not in made:
-            made[id(value)] = _tensor(value, fill)
-        return made[id(value)]
+        if id(value) not in known.made:
+            known.made[id(value)] = _tensor(value, known)
+        return known.made[id(value)]
     if type(value) in (list, tuple, torch.Size):
-        return type(value)(_stand_in(one, fill, made) for one in value)
+        return type(value)(_stand_in(one, known) for one in value)
     if isinstance(value, slice):
-        return slice(*(_stand_in(one, fill, made) for one in (value.start, value.stop, value.step)))
+        return slice(*(_stand_in(one, known) for one in (value.start, value.stop, value.step)))
     if isinstance(value, dict):
-        return {key: _stand_in(one, fill, made) for key, one in value.items()}
+        return {key: _stand_in(one, known) for key, one in value.items()}
     if isinstance(value, torch.SymInt | torch.SymFloat):
         return _number(value)
     return value
@@ -88,16 +106,18 @@ def _kind(trace: TraceTensor) -> str:
         raise _NoStandIn from None
 
 
-def _tensor(trace: TraceTensor, fill: int) -> torch.Tensor:
+def _tensor(trace: TraceTensor, known: _StandIns) -> torch.Tensor:
     sizes, strides, offset = [int(n) for n in trace.shape], [int(n) for n in trace.stride()], int(trace.storage_offset())
     dtype = torch_dtype(trace._meta.dtype)
     extent = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides)) if all(sizes) else 0
     if trace.device.type != "cpu" or (extent + offset) * dtype.itemsize > LARGEST:
         raise _NoStandIn
     kind = _kind(trace)
+    if kind == "leaf" and not trace.requires_grad:
+        return torch.empty(0, dtype=dtype).set_(known.storage(trace, (offset + extent) * dtype.itemsize), offset, sizes, strides)
     with torch.enable_grad():
         made = torch.empty(offset + extent, dtype=dtype) if offset or kind == "view of a leaf" else torch.empty_strided(sizes, strides, dtype=dtype)
-        made.untyped_storage().fill_(fill)
+        made.untyped_storage().fill_(known.fill)
         if kind == "result":
             made = non_leaf(made)
         elif kind == "view of a leaf":

@@ -24,7 +24,8 @@ from thruway.capture.locals import LazyLocals
 from thruway.capture.opcodes.stack import cell_of, drop
 from thruway.capture.state import Frame, State
 from thruway.capture.steps import EXHAUSTED, PlainStep, caller_function, plain_step, step_function
-from thruway.capture.values.base import NULL, Constant, ListValue, MethodValue, ObjectValue, Value
+from thruway.capture.values.answers import Empty
+from thruway.capture.values.base import NULL, CellValue, Constant, ListValue, MethodValue, ObjectValue, Value
 from thruway.capture.values.call import Made
 from thruway.capture.values.effect import expose
 from thruway.capture.values.iterators import layout_of, layout_parts
@@ -131,12 +132,11 @@ class BreakEmitter(Emitter):
             shape, texts = self._place(item)
             layout.append(shape)
             arguments += texts
-        free = free_cells(code)
-        resumed = resume_code(code, at.index - origin.shift, tuple(layout), names)
+        resumed = resume_code(code, at.index - origin.shift, tuple(layout), names, empty=self._empty_cells(frame, code))
         drawn = self._drawn([*leading.values(), *at.stack], layout, len(leading)) | {len(arguments) + i for i, n in enumerate(names) if self._is_drawn(live[n])}
         arguments += [self.value(v) if isinstance(v := live[name], Value) else self.source(v) for name in names]
         function = self._function(frame, resumed, frozenset(drawn))
-        arguments += [self.value(cell_of(frame, name)) for name in cells if name not in free]
+        arguments += [self.value(cell_of(frame, name)) for name in cells if name not in resumed.co_freevars]
         return f"Jump({function}, ({''.join(one + ', ' for one in arguments)}))"
 
     @staticmethod
@@ -190,11 +190,17 @@ class BreakEmitter(Emitter):
             made = types.FunctionType(code, frame.namespace.real, frame.code.co_name)
             made.__dict__[DRAWN] = drawn
             return self.constant(self.compile_function(made))
-        cells = "".join(self.value(frame.cells[name]) + ", " for name in code.co_freevars)
+        cells = "".join(self.value(cell_of(frame, name)) + ", " for name in code.co_freevars)
         return f"{self.constant(self.compile_function)}(make_function({self.constant(code)}, {space}, {frame.code.co_name!r}, None, ({cells})))"
 
     def stack_items(self, frame: Frame, count: int) -> tuple[Value, ...]:
         return tuple(frame.stack[:count])
+
+    @staticmethod
+    def _empty_cells(frame: Frame, code: types.CodeType) -> tuple[str, ...]:
+        """Free variables that have no value at the break, or that the code itself deletes."""
+        deleted = {one.value for one in decode(code).instructions if one.op == "DELETE_DEREF"}
+        return tuple(name for name in code.co_freevars if name not in free_cells(code) and (name in deleted or is_empty(cell_of(frame, name))))
 
     # -- text ------------------------------------------------------------------------------------------------------------------------
 
@@ -304,6 +310,11 @@ def draws_numbers(function: Value) -> bool:
             return True
         case _:
             return False
+
+
+def is_empty(cell: CellValue) -> bool:
+    """Whether nothing is in the cell where the break is."""
+    return cell.content is None and (cell.real is None or Empty()(cell.real))
 
 
 def _count_places(shape: Any) -> int:

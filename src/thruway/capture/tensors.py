@@ -7,7 +7,7 @@ import functools
 import math
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import combinations, starmap
 from typing import Any
 
@@ -147,8 +147,6 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
         return call_torch(state, target, *changed)
     if state.writes != writes:
         given = [each for each in (*trace_args, *trace_kwargs.values()) if isinstance(each, TraceTensor)]
-        if any(map(_repeats_elements, given)) and (error := eager_error(target, trace_args, trace_kwargs)) is not None:
-            raise_real(state, error)
         state.is_hanging |= any(starmap(_may_overlap, combinations(given, 2)))
     recorded = record_result(state, target, args, kwargs, result, state.writes != writes)
     if state.is_hanging:
@@ -190,6 +188,12 @@ def _extent(trace: TraceTensor) -> tuple[int, int]:
     return first, first + sum((size - 1) * stride for size, stride in zip(trace.shape, trace.stride())) if trace.numel() else first - 1
 
 
+def _may_be_refused(arguments: Iterable[Any]) -> bool:
+    """Whether a write over these arguments may be refused for the memory that they show: an element twice, or two views of one memory."""
+    found = {id(one): one for one in arguments if isinstance(one, TraceTensor) and not one._symbolic}.values()
+    return any(map(_repeats_elements, found)) or len({id(one.root) for one in found}) < len(found)
+
+
 def _has_no_device(kwargs: dict[str, Value]) -> bool:
     given = kwargs.get("device")
     return given is None or isinstance(given, Constant) and given.value is None
@@ -215,11 +219,10 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
         raise unsupported(state, "TW101", f"{target.__name__} over packed sequences")
     if _is_too_large((args, kwargs)) and (raised := eager_error(target, args, kwargs)) is not None:
         raise_real(state, raised)
-    deferred = state.facts.deferred
+    deferred, writes = state.facts.deferred, state.writes
     try:
         result = _whole(target, args) if target in PRODUCTS and any(map(_is_symbolic, args)) else target(*args, **kwargs)
         state.is_opaque = state.facts.deferred != deferred
-        return result
     except NumberWanted:
         raise
     except Unsupported as error:
@@ -232,6 +235,10 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
             raise_real(state, raised)
         name = getattr(target, "__name__", str(target))
         raise unsupported(state, "TW112", name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+    if state.writes != writes and _may_be_refused((*args, *kwargs.values())):
+        if (raised := eager_error(target, args, kwargs)) is not None:
+            raise_real(state, raised)
+    return result
 
 
 def _is_too_large(arguments: object) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from thruway.capture.breaks import unsupported
 from thruway.capture.state import Namespace, State, is_library
@@ -230,9 +231,13 @@ def is_dense(meta: TensorMeta) -> bool:
 
 
 def make_trace(tensor: torch.Tensor, meta: TensorMeta) -> TraceTensor:
-    """Metadata that autograd can run over; a non-leaf where the real tensor is one, so that in-place writes are allowed alike."""
+    """Metadata that autograd can run over; a non-leaf where the real tensor is one, so that in-place writes are allowed alike, and a view of a
+    leaf, whose writes torch refuses, where it is such a view."""
     if tensor.is_leaf:
         return from_meta(meta)
+    if tensor._is_view() and tensor._base.is_leaf and tensor._base.requires_grad:
+        with torch.enable_grad(), _disable_current_modes():
+            return torch.ops.aten.alias.default(from_meta(meta))
     return non_leaf(from_meta(replace(meta, requires_grad=False)))
 
 

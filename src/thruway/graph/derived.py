@@ -1,11 +1,12 @@
 """Derived values: what depends on weights and constants alone is computed once per weight change and kept between calls.
 
 `find_derivable` says which nodes those are; `mark_derived` puts `meta["derived"] = True` on the ones worth keeping and on what
-leads to them. Never derived: what the graph writes in place, random values, and results handed to the caller.
+leads to them. Never derived: what the graph writes in place, random values, results handed to the caller, and what the caller gets views of.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import torch
@@ -33,6 +34,7 @@ PACKS = frozenset({
 def find_derivable(graph: Graph, storages: Storages | None = None) -> set[Node]:
     """Weights that nothing writes, and pure nodes over weights and constants whose sizes are known."""
     storages = storages or Storages(graph)
+    viewed = _shown_by_views(graph, storages)
     found: set[Node] = set()
     for node in graph.nodes:
         if node.op == "placeholder":
@@ -40,9 +42,17 @@ def find_derivable(graph: Graph, storages: Storages | None = None) -> set[Node]:
         else:
             derivable = node.op == "get_attr" or (is_pure(node) and node.target not in DATA_READERS and all(
                 used in found for used in node.all_input_nodes))
-        if derivable and not storages.is_written(node) and _is_static(node.meta.get("value")):
+        if derivable and not storages.is_written(node) and storages.roots[node].isdisjoint(viewed) and _is_static(node.meta.get("value")):
             found.add(node)
     return found
+
+
+def _shown_by_views(graph: Graph, storages: Storages) -> set[Node]:
+    """What the graph makes and gives to the caller by parts of it, or more than once: copies of those would not begin where they do in the
+    memory, nor share it."""
+    items = [item for item in graph.output_node().args[0] if isinstance(item, Node)]
+    counts = Counter(root for item in set(items) for root in storages.roots[item] if root.op == "call_function")
+    return {root for item in items for root in storages.roots[item] if counts[root] > 1 or root in counts and _size(item) != _size(root)}
 
 
 def _is_static(value: object) -> bool:

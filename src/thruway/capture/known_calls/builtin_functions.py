@@ -19,7 +19,7 @@ from thruway.capture.values.base import (
 from thruway.capture.values.binary import binary, divide_with_rest, unary
 from thruway.capture.values.call import call, call_pure, run_inline
 from thruway.capture.values.compare import boolean, compare, contains, identical
-from thruway.capture.values.errors import raise_as_python_does
+from thruway.capture.values.errors import raise_as_python_does, raise_error
 from thruway.capture.values.length import length_of
 from thruway.capture.values.iterate import Exhausted, items_of, iterator_of, next_value
 from thruway.capture.values.number_calls import call_with_numbers
@@ -28,6 +28,7 @@ from thruway.capture.values.order import sort_values
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.subscript import delete_item, get_item, set_item
 from thruway.capture.values.truth import truth
+from thruway.frame.guard import MISSING
 from thruway.shapes.symbolic import SizeNode
 
 Args = list[Value]
@@ -139,7 +140,10 @@ def absolute(state: State, args: Args, kwargs: Kwargs) -> Result:
             made = call_with_numbers(state, abs, args) if kind_of_number(value) is int else None
             return size_operation(state, abs, value) if made is None else made
         case ObjectValue():
-            return call(state, bind(state, state.type_lookup(value.cls, "__abs__"), value, value.cls, "__abs__"), [], {})
+            found = state.type_lookup(value.cls, "__abs__")
+            if found is MISSING:
+                raise_error(state, TypeError, f"bad operand type for abs(): '{value.cls.value.__name__}'")
+            return call(state, bind(state, found, value, value.cls, "__abs__"), [], {})
         case _:
             return call_pure(state, abs, args, {})
 

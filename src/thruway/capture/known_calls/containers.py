@@ -98,7 +98,15 @@ def sequence_count(state: State, target: Any, value: Value) -> Value:
 
 
 def list_sort(state: State, target: ListValue, key: Value = NONE, reverse: Value = Constant(False)) -> None:
-    replace_items(state, target, sort_values(state, target.items, key, reverse))
+    """While keys and comparisons are asked, the list is empty."""
+    items, target.items = target.items, []
+    try:
+        found = sort_values(state, items, key, reverse)
+        if target.items:
+            raise unsupported(state, "TW101", "list.sort whose key changes the list")
+    finally:
+        target.items = items
+    replace_items(state, target, found)
 
 
 def list_copy(state: State, target: ListValue) -> Value:

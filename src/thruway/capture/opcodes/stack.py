@@ -79,23 +79,23 @@ def cell_of(frame: Frame, name: str) -> CellValue:
     return frame.locals.get(name) if cell is None else cell
 
 
-def cell_content(state: State, cell: CellValue, name: str) -> Value:
-    """What a cell holds; read through its source where it was found outside."""
+def cell_content(state: State, cell: CellValue, name: str, is_own: bool = False) -> Value:
+    """What a cell holds; read through its source where it was found outside. `is_own`: of a variable of the reading function itself."""
     if cell.content is None and cell.real is not None:
         try:
             cell.content = wrap(state, cell.real.cell_contents, content_source(cell))
         except ValueError:
             guard_empty(state, cell)
+    if cell.content is None and is_own:
+        raise_unbound(state, name)
     if cell.content is None:
         raise_error(state, NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
     return cell.content
 
 
 def load_deref(state: State, frame: Frame, ins: Instruction) -> None:
-    cell = cell_of(frame, ins.value)
-    if cell.content is None and cell.real is None and ins.value in origin_of(frame.code).code.co_cellvars:
-        raise_unbound(state, ins.value)
-    frame.stack.append(cell_content(state, cell, ins.value))
+    is_own = ins.value in origin_of(frame.code).code.co_cellvars
+    frame.stack.append(cell_content(state, cell_of(frame, ins.value), ins.value, is_own))
 
 
 def raise_unbound(state: State, name: str) -> NoReturn:
