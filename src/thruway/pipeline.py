@@ -298,11 +298,13 @@ class CompiledFunction:
         """The user's own backend on the graph and the tensors of this call. What it raises is the user's to see."""
         found = make_entry(self.name, captured.guards, [each.source for each in captured.inputs], None, kept=captured.kept)
         inputs = found.entry.guards.check(self.function, arguments)
+        name = getattr(backend, "__name__", backend)
         try:
             compiled = backend(captured.graph, list(inputs or ()))
         except Exception as error:
-            name = getattr(backend, "__name__", backend)
             raise BackendError(f"backend {name!r} failed on a graph of {self.name}: {type(error).__name__}: {error}") from error
+        if not callable(compiled):
+            raise BackendError(f"backend {name!r} gave {compiled!r} for a graph of {self.name}; it must give a callable")
         return _flat(compiled)
 
     def _checked_entry(self, captured: Captured, graph: Callable[..., Any] | None, arguments: tuple[Any, ...]) -> Record:

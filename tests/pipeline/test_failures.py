@@ -266,6 +266,14 @@ def test_a_backend_that_fails_says_so():
     assert isinstance(raised.value.__cause__, ValueError) and isinstance(raised.value, thruway.ThruwayError)
 
 
+def test_a_backend_that_gives_nothing_to_call_says_so():
+    def backend(graph, inputs):
+        return None
+
+    with pytest.raises(thruway.BackendError, match="backend 'backend' gave None for a graph of add_one; it must give a callable"):
+        thruway.compile(add_one, backend=backend)(torch.ones(2))
+
+
 def test_a_graph_of_another_capture_keeps_gradients():
     graph = torch.fx.symbolic_trace(add_one)
     x = torch.ones(3, requires_grad=True)

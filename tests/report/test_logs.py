@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -52,8 +53,9 @@ def test_the_notice_comes_once_per_function_and_can_be_hidden(printed):
         journal.add("eager", "f", reason=REASON)
         journal.add("graph_break", "f", reason=REASON)
         journal.add("eager", "g", "left alone")
+        journal.add("eager", "h", reason=replace(REASON, code="TW107"))
         assert not lines
-        for name in "ffg":
+        for name in "ffgh":
             journal.add("called", name)
     assert len(lines) == 2 and "f does not run compiled as a whole: TW103: a call of print (model.py:12)" in lines[0]
     assert "g does not run compiled as a whole: left alone." in lines[1]

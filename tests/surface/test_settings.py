@@ -83,4 +83,7 @@ def test_a_misspelled_variable_is_named_with_the_nearest():
     assert misspelled({"THRUWAY_STANC": "x", "THRUWAY_DUMPS": "y"}) == [
         "THRUWAY_STANC is no setting and does nothing; did you mean THRUWAY_STANCE?",
         "THRUWAY_DUMPS is no setting and does nothing; did you mean THRUWAY_DUMP?"]
+    assert misspelled({"THRUWAY_COMPILER": "gcc", "THRUWAY_MODE": "default"}) == [
+        "THRUWAY_COMPILER is no setting and does nothing; did you mean THRUWAY_CC?",
+        "THRUWAY_MODE is no setting and does nothing; docs/settings.md lists them"]
     assert misspelled({"THRUWAY_CC": "cc", "OTHER_CC": ""}) == []

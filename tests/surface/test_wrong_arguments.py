@@ -52,6 +52,7 @@ def test_compile_and_explain_say_it_when_they_are_called(said):
 
 
 OTHERS = {
+    "explain takes the function alone, the arguments go to what it gives": lambda: thruway.explain(double, 1),
     "calls takes a number of calls of at least 1, not 0": lambda: thruway.explain(double, calls=0),
     "calls takes a number of calls, not str": lambda: thruway.explain(double, calls="a"),
     "disable takes a function or a module, not int": lambda: thruway.disable(5),

@@ -13,6 +13,7 @@ from thruway.core.notice import warn
 
 STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
 NUMERICS = ("eager", "strict", "fused")
+FAR = 2             # edits beyond which a name is another word
 LOGS = ("graph_breaks", "recompiles", "graphs", "guards", "passes", "loops", "code", "cache", "weights", "choices", "bugs")
 LARGEST = {"check": None, "verify": 2, "cache_size_mb": None, "entry_limit_mb": None}           # of settings that count from 0
 STOPS = ("", "retrace", "lower", "plan", "generate")
@@ -73,10 +74,16 @@ class Settings:
 
 
 def misspelled(environ: Mapping[str, str]) -> list[str]:
-    """A sentence for each variable that looks like a setting and is none, with the nearest that there is."""
-    known = [f.metadata["env"] for f in fields(Settings)]
+    """A sentence for each variable that looks like a setting and is none, with the one that was meant where a name is near."""
+    known = {f.metadata["env"]: f.metadata["env"] for f in fields(Settings)}
     unknown = [name for name in environ if name.upper().startswith("THRUWAY_") and name not in known]
-    return [f"{name} is no setting and does nothing; did you mean {min(known, key=lambda one: _edits(name.upper(), one))}?" for name in unknown]
+    near = known | {f"THRUWAY_{f.name.upper()}": f.metadata["env"] for f in fields(Settings)}
+    return [f"{name} is no setting and does nothing; {_meant(name.upper(), near)}" for name in unknown]
+
+
+def _meant(name: str, near: Mapping[str, str]) -> str:
+    nearest = min(near, key=lambda one: _edits(name, one))
+    return f"did you mean {near[nearest]}?" if _edits(name, nearest) <= FAR else "docs/settings.md lists them"
 
 
 def _edits(one: str, other: str) -> int:

@@ -56,6 +56,7 @@ def describe_topics() -> str:
 
 
 NO_COMPILER = "TW801"
+RAISES = "TW107"            # the user's own error, which says what it is
 
 
 class LogPrinter:
@@ -82,6 +83,8 @@ class LogPrinter:
         self.write(f"[{stage}] {function}\n{text}")
 
     def _notice(self, event: Event) -> None:
+        if event.reason is not None and event.reason.code == RAISES:
+            return
         lacks_compiler = event.reason is not None and event.reason.code == NO_COMPILER
         about = NO_COMPILER if lacks_compiler else event.function
         if not settings.current().break_notice or about in self.noticed:

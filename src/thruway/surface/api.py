@@ -50,9 +50,11 @@ def compile(
     return _compiled(fn_or_module, options=asked, disable=disable)
 
 
-def explain(fn_or_module: Any, *, calls: int | None = None, **compile_arguments: Any) -> Callable[..., Any]:
+def explain(fn_or_module: Any, *args: Any, calls: int | None = None, **compile_arguments: Any) -> Callable[..., Any]:
     """`explain(f)(*args)` calls `f`, compiled, and returns an Explanation of what happened: once, or more often where a call leaves no trace
     (it writes nothing, breaks nowhere), so that compiled code is compared with eager. `calls` asks for that many calls in any case."""
+    if args:
+        raise TypeError("explain takes the function alone, the arguments go to what it gives: explain(f)(x)")
     if calls is not None:
         _check_count("calls", calls, 1)
     compile(None if isinstance(fn_or_module, type) else fn_or_module, **compile_arguments)             # says at once what does not fit
