@@ -180,3 +180,58 @@ def test_a_check_of_a_tensor_is_an_error():
     thruway.reset()
     with pytest.raises(TypeError, match="bool"):
         thruway.compile(function)(torch.ones(2))
+
+
+SEEN: list = []
+
+
+def shown_by_a_side(x, z):
+    if z < 1:
+        print(str(x), f"{x.sum():.1f} {x.tolist()[0] > 0}")
+    x.add_(1)
+    return x
+
+
+def kept_by_a_side(x, z):
+    if z < 1:
+        SEEN.append(f"{[x, {'a': x.sum()}]} {x[0]}" + " %s" % x.mean())
+    return x + 1
+
+
+def raised_by_a_side(x, z):
+    if z < 1:
+        raise ValueError(f"bad {z} {x}")
+    return x
+
+
+@pytest.mark.parametrize("function", [shown_by_a_side, kept_by_a_side, raised_by_a_side])
+def test_texts_in_sides_of_branches(function):
+    thruway.reset()
+    compiled = thruway.compile(function)
+    for number in (0.0, 2.0, 0.0):
+        outcomes = []
+        for each in (compiled, function):
+            SEEN.clear()
+            outcomes.append((ran(each, torch.arange(3.0), torch.tensor(number)), [*SEEN]))
+        assert outcomes[0] == outcomes[1]
+    assert (thruway.metrics()["graphs"], thruway.metrics()["graph_breaks"]) == (1, 0)
+
+
+def parts_after_a_write(x):
+    x += 1
+    text = f"{x.sum().item():.3f}"
+    return x, text[:1], text[0], text.upper(), "1" in text, str(b"ab", "utf8"), str(b"ab", encoding="ascii"), str()
+
+
+def decoded_after_a_write(x):
+    x += 1
+    return str(f"{x}", "utf8")
+
+
+@pytest.mark.parametrize("function", [parts_after_a_write, decoded_after_a_write])
+def test_what_python_must_know_of_a_text_after_a_write(function):
+    thruway.reset()
+    compiled = thruway.compile(function)
+    for number in (0.0, 0.0, 2.0):
+        assert ran(compiled, torch.full((2,), number)) == ran(function, torch.full((2,), number))
+    assert not thruway.metrics()["bugs"]

@@ -12,6 +12,7 @@ import functools
 import io
 import linecache
 import random
+import re
 import struct
 import sys
 import types
@@ -27,6 +28,7 @@ from thruway.surface import lazy
 
 SCALARS = (int, str, bytes, bool, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, range, slice)
 
+NUMBER = re.compile(r"(\d+\.\d+(?:e[+-]?\d+)?)")
 LOOSER = {torch.bfloat16: 200, torch.float16: 40}
 DEEPEST_CHAIN = 100         # causes of an error
 UNFAIR = ("recursion depth", "RecursionError", "MemoryError", "allocate memory")         # in what eager gives: how far it came hangs on the process
@@ -51,6 +53,10 @@ class Snapshot:
         self.seen: dict[int, int] = {}
         self.keep: list[Any] = []
         self.storages: dict[int, int] = {}
+
+    def printed(self, text: str) -> Any:
+        """The text; the numbers in it within the tolerance, where there is one."""
+        return [self.of(float(part)) if i % 2 else part for i, part in enumerate(NUMBER.split(text))] if Tensor.tolerance else text
 
     def of(self, value: Any) -> Any:
         if isinstance(value, float) and Tensor.tolerance:
@@ -198,7 +204,7 @@ def run(space: dict[str, Any], call: Callable[..., Any]) -> list[dict[str, Any]]
             row["random"], row["backward"] = torch.rand(1).item(), _differentiate(result)
             row |= {"result": snapshot.of(result), "arguments": snapshot.of(arguments)}
             row["globals"] = snapshot.of({name: space.get(name) for name in GLOBALS})
-        row["printed"] = printed.getvalue()
+        row["printed"] = snapshot.printed(printed.getvalue())
         rows.append(row)
     return rows
 

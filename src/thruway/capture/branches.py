@@ -26,8 +26,8 @@ from thruway.capture.selectable import is_cheap
 from thruway.capture.state import Frame, Inline, Return, State, UserRaise, Yield
 from thruway.capture.tensors import call_torch, result_value, tensor_node
 from thruway.capture.values.base import (
-    CellValue, Constant, DictValue, InstanceDict, ListValue, MethodValue, PartialValue, SizeValue, SliceValue, TensorValue, TupleValue, Unknown,
-    UnknownValue, Value, ViewValue, new_age,
+    CellValue, Constant, DictValue, InstanceDict, ListValue, MethodValue, PartialValue, SizeValue, SliceValue, TensorValue, TextValue, TupleValue,
+    Unknown, UnknownValue, Value, ViewValue, new_age,
 )
 from thruway.capture.values.constants import from_python
 from thruway.capture.values.effect import children, expose
@@ -408,9 +408,16 @@ def _used_in_steps(state: State, side: Side) -> list[Value]:
                     found[value] = None
             case TupleValue() | SliceValue() | MethodValue() | PartialValue() | ViewValue() as value:
                 waiting.append(children(state, value))
+            case TextValue() as value:
+                waiting.append(_shown(state, value))
             case _:
                 pass
     return list(found)
+
+
+def _shown(state: State, value: Value) -> list[Any]:
+    """What a text shows; the lists and dicts in it are its own copies, which no step builds."""
+    return [_shown(state, one) if isinstance(one, ListValue | DictValue | TupleValue) else one for one in children(state, value)]
 
 
 def _become(value: Value, chosen: Value) -> None:

@@ -35,6 +35,7 @@ from thruway.shapes.nodes import make_node
 
 ROUNDS = 8                              # captures of a round until it is known what it changes
 UNBOUND = Constant("an unbound variable")
+LEAF = Value()                              # in a pattern: what the loop gives next
 Path = tuple[int, ...]                  # to a part of what rounds hand on
 
 
@@ -397,7 +398,7 @@ class _Given:
         self.leaves: list[tuple[Value, Value]] = []
 
     def pair(self, before: Value, after: Value) -> Value:
-        """The pattern of the value: UNSET stands for the next leaf."""
+        """The pattern of the value: LEAF stands for the next leaf. What the round of a loop around this one leaves may hold UNSET."""
         if is_same(before, after) and not (isinstance(after, TensorValue)):
             return after
         if isinstance(after, TupleValue) and (before is UNSET or isinstance(before, TupleValue) and before.cls is after.cls
@@ -409,7 +410,7 @@ class _Given:
         if before is not UNSET and not _fits(before, after) or before is UNSET and not _is_leaf(after):
             raise refused(f"the loop leaves {_described(before)}, or {_described(after)}")
         self.leaves.append((before, after))
-        return UNSET
+        return LEAF
 
 
 def _carried() -> Any:
@@ -525,7 +526,7 @@ def _with(value: Value, path: Path, made: dict[Path, Value]) -> Value:
 def _filled(pattern: Value, rest: Iterator[Value]) -> Value:
     if isinstance(pattern, TupleValue):
         return TupleValue(tuple(_filled(item, rest) for item in pattern.items), cls=pattern.cls)
-    return next(rest) if pattern is UNSET else pattern
+    return next(rest) if pattern is LEAF else pattern
 
 
 def _within(nodes: list[Node]) -> Iterator[Node]:

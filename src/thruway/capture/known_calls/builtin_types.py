@@ -160,9 +160,9 @@ def new_bool(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def new_str(state: State, args: Args, kwargs: Kwargs) -> Value:
-    if not args:
-        return Constant("")
-    return text_of(state, args[0], "__str__")
+    if len(args) == 1 and not kwargs:
+        return text_of(state, args[0], "__str__")
+    return call_pure(state, str, args, kwargs)
 
 
 def representation(state: State, args: Args, kwargs: Kwargs) -> Value:

@@ -14,7 +14,7 @@ from thruway.capture.tensors import NotTensorArguments, add_node, call_torch, ru
 from thruway.capture.values.arrays import array_item, write_array
 from thruway.capture.values.attribute import bind, class_attribute_source
 from thruway.capture.values.base import (
-    NONE, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
+    NONE, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TextValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python, specialize
@@ -50,6 +50,8 @@ def get_item(state: State, value: Value, key: Value) -> Result:
             return _constant_item(state, value, key)
         case ObjectValue():
             return _object_item(state, value, key)
+        case TextValue():
+            return _constant_item(state, Constant(value.value), key)
         case _:
             raise_error(state, TypeError, f"'{python_type(value).__name__}' object is not subscriptable")
 
