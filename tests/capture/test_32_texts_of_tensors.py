@@ -220,7 +220,7 @@ def test_texts_in_sides_of_branches(function):
 def parts_after_a_write(x):
     x += 1
     text = f"{x.sum().item():.3f}"
-    return x, text[:1], text[0], text.upper(), "1" in text, str(b"ab", "utf8"), str(b"ab", encoding="ascii"), str()
+    return x, text[:1], text[0], text.upper(), "1" in text, str(b"ab", "utf8"), str(b"ab", encoding="ascii"), ""
 
 
 def decoded_after_a_write(x):
@@ -235,3 +235,52 @@ def test_what_python_must_know_of_a_text_after_a_write(function):
     for number in (0.0, 0.0, 2.0):
         assert ran(compiled, torch.full((2,), number)) == ran(function, torch.full((2,), number))
     assert not thruway.metrics()["bugs"]
+
+
+class Counting(torch.nn.Module):
+    """Counts its calls, and tells of it in the way `tell` says."""
+
+    def __init__(self, tell):
+        super().__init__()
+        self.tell, self.step, self.rate, self.log, self.seen = tell, 0, 0.1, [], {}
+
+    def forward(self, x):
+        self.step += 1
+        self.rate *= 0.9
+        self.tell(self, x, self.step)
+        return x * 2
+
+
+def printed_number(module, x, n):
+    print(f"step {n}: {module.rate:.4f} {x.sum():.1f} {x.shape}", "%d %s" % (n, module.rate), f"{n:03d} {n}", str(n) + "!", "/".join([f"{n}", "a"]))
+
+
+def kept_number(module, x, n):
+    module.log.append(f"step {n}")
+    module.name, module.seen["last"] = f"n{n}", (f"{[n, module.rate]}",)
+
+
+def number_in_a_side(module, x, n):
+    if x.sum() > 0:
+        print(f"{n} is positive")
+
+
+def known_number(module, x, n):
+    """Python has to know these."""
+    text = f"k{n % 2}"
+    module.seen[text] = n
+    setattr(module, text, 1)
+    print(text.upper(), text == "k1", len(text), text in ("k0",), text[1:], f"{text:>4}")
+
+
+@pytest.mark.parametrize(("tell", "most"), [(printed_number, 3), (kept_number, 3), (number_in_a_side, 3), (known_number, 4)])
+@pytest.mark.parametrize("backend", ["eager", "thruway"])
+def test_a_number_that_changes_is_shown_without_another_graph(tell, most, backend):
+    thruway.reset()
+    plain, module = Counting(tell), Counting(tell)
+    compiled = thruway.compile(module, backend=backend)
+    for call in range(8):
+        x = torch.ones(2 + call % 3) * (-1) ** call
+        assert ran(compiled, x) == ran(plain, x)
+        assert (module.log, module.seen, getattr(module, "name", "")) == (plain.log, plain.seen, getattr(plain, "name", ""))
+    assert thruway.metrics()["graphs"] <= most and not thruway.metrics()["graph_breaks"] and not thruway.metrics()["bugs"]

@@ -22,7 +22,7 @@ from thruway.capture.eager_errors import eager_error
 from thruway.capture.read_by_torch import with_number
 from thruway.capture.state import Input, State
 from thruway.capture.values.base import (
-    ArrayValue, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TupleValue, Value,
+    ArrayValue, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TextValue, TupleValue, Value,
 )
 from thruway.capture.values.constants import from_python, make_tuple, specialize
 from thruway.capture.values.errors import raise_real
@@ -384,6 +384,8 @@ def to_trace(value: Value) -> Any:
             return value.value.item() if isinstance(value.value, numpy.generic) else value.value
         case SizeValue():
             return value.size if type(value.size) is not torch.SymBool else value.size.node.fix()
+        case TextValue():
+            return value.value
         case TupleValue():
             return make_tuple(value.cls, [to_trace(item) for item in value.items])
         case ListValue():

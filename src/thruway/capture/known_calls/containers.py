@@ -17,7 +17,7 @@ from thruway.capture.values.call import call_pure, run_inline
 from thruway.capture.values.compare import boolean, compare, contains, equal
 from thruway.capture.values.constants import as_python
 from thruway.capture.values.errors import raise_error
-from thruway.capture.values.held_text import held_text, is_held, joined_by, plain_fields
+from thruway.capture.values.held_text import has_numbers, held_text, is_held, joined_by, plain_fields
 from thruway.capture.values.iterate import items_of, iterator_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, delete_key, read_key, record_write, remember_items, write_key
@@ -302,14 +302,16 @@ def string_join(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def string_format(state: State, args: Args, kwargs: Kwargs) -> Value:
-    """str.format, of what tensors hold after the graph."""
-    form = args[0].value if isinstance(args[0], Constant) else None
-    if not any(map(is_held, (*args, *kwargs.values()))):
-        return call_pure(state, str.format, args, kwargs)
-    made = held_text(state, str.format, args, kwargs) if form is not None and plain_fields(form) else None
-    if made is None:
+    """str.format; of what tensors hold, and of numbers that change, after the graph."""
+    form, shown = args[0].value if isinstance(args[0], Constant) else None, (*args, *kwargs.values())
+    needs_tensors = any(map(is_held, shown))
+    if (needs_tensors or any(map(has_numbers, shown))) and form is not None and plain_fields(form):
+        made = held_text(state, str.format, args, kwargs)
+        if made is not None:
+            return made
+    if needs_tensors and not all(isinstance(one, TextValue) and one.is_known for one in shown if is_held(one)):
         raise unsupported(state, "TW101", "str.format")
-    return made
+    return call_pure(state, str.format, args, kwargs)
 
 
 def of_proxy(function: Callable[..., Any]) -> Handler:

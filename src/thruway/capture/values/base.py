@@ -13,8 +13,12 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
+import torch
+
 from thruway.core.errors import Unsupported
 from thruway.frame.source import Attr, DictAttr, Item, Source
+from thruway.shapes.floats import FloatNode
+from thruway.shapes.symbolic import SizeNode
 
 
 _AGES = itertools.count(1)
@@ -131,7 +135,8 @@ class SliceValue(Value):
 
 
 class TextValue(Value):
-    """A text that shows what tensors hold: `function(*args, **kwargs)`, called where it is needed. What Python has to know of it breaks."""
+    """A text that shows what tensors hold, or numbers that change between calls: `function(*args, **kwargs)`, called where it is needed.
+    Where Python has to know it, its numbers become constants; a tensor in it breaks."""
 
     __slots__ = ("function", "args", "kwargs")
 
@@ -140,10 +145,47 @@ class TextValue(Value):
         self.function, self.args, self.kwargs = function, args, kwargs
 
     @property
+    def is_known(self) -> bool:
+        return all(map(_is_known, (*self.args, *self.kwargs.values())))
+
+    @property
     def value(self) -> str:
-        raise Unsupported("TW104", "operator formatting on Tensor is not captured", "print the text or raise it, or compute with it outside")
+        if not self.is_known:
+            raise Unsupported("TW104", "operator formatting on Tensor is not captured", "print the text or raise it, or compute with it outside")
+        return self.function(*map(_known, self.args), **{name: _known(one) for name, one in self.kwargs.items()})
 
     items = value
+
+
+def _is_known(part: Value) -> bool:
+    """Whether no tensor holds anything that a text shows of it."""
+    match part:
+        case ListValue() | TupleValue():
+            return all(map(_is_known, part.items))
+        case TextValue():
+            return part.is_known
+        case SizeValue():
+            return not holds_element(part.size)
+        case _:
+            return isinstance(part, Constant)
+
+
+def _known(part: Value) -> Any:
+    match part:
+        case ListValue():
+            return [_known(one) for one in part.items]
+        case TupleValue():
+            return part.cls(_known(one) for one in part.items)
+        case SizeValue():
+            return int(part.size) if isinstance(part.size, torch.SymInt) else float(part.size)
+        case _:
+            return part.value
+
+
+def holds_element(size: Any) -> bool:
+    """Whether a tensor holds the number, or it is made of such numbers."""
+    node = size.node
+    return node.is_element() if isinstance(node, FloatNode) else type(node) is SizeNode and node.facts.is_free(node.size)
 
 
 class ListValue(Value):

@@ -21,7 +21,7 @@ from thruway.capture.values.base import (
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python, specialize
 from thruway.capture.values.errors import raise_error, raise_real
-from thruway.capture.values.held_text import held_text, is_held, joined
+from thruway.capture.values.held_text import has_numbers, held_text, is_held, joined
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import complete, write_key
@@ -96,7 +96,7 @@ def _held(state: State, symbol: str, left: Value, right: Value) -> Value | None:
     if symbol == "+":
         is_text = {python_type(one) for one in (left, right)} == {str} and not all(isinstance(one, Constant) for one in (left, right))
         return TextValue(joined, (left, right), {}) if is_text and not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue) else None
-    if not isinstance(left, Constant) or type(left.value) is not str or not is_held(right) or "%c" in left.value:
+    if not isinstance(left, Constant) or type(left.value) is not str or not (is_held(right) or has_numbers(right)) or "%c" in left.value:
         return None
     return held_text(state, operator.mod, [left, right])
 

@@ -124,9 +124,9 @@ def equal(state: State, left: Value, right: Value) -> bool:
         case MethodValue(), MethodValue():
             return identical(state, left.owner, right.owner) and equal(state, left.function, right.function)
         case (TextValue(), _):
-            return bool(left.value)
+            return equal(state, Constant(left.value), right)
         case (_, TextValue()):
-            return bool(right.value)
+            return equal(state, left, Constant(right.value))
         case (ArrayValue(), _) | (_, ArrayValue()):
             raise unsupported(state, "TW103", "the equality of arrays")
         case (Constant() | SizeValue() | ObjectValue() | TensorValue(), Constant() | SizeValue() | ObjectValue() | TensorValue()):

@@ -10,7 +10,7 @@ import torch
 
 from thruway.capture.state import State
 from thruway.capture.values.base import (
-    FALSE, NONE, TRUE, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, SliceValue, TupleValue, Value, ViewValue,
+    FALSE, NONE, TRUE, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, SliceValue, TextValue, TupleValue, Value, ViewValue,
 )
 
 
@@ -25,6 +25,8 @@ def as_python(state: State, value: Value) -> Any:
             return value.value
         case SizeValue():
             return specialize(state, value).value
+        case TextValue() if value.is_known:
+            return value.value
         case TupleValue():
             return make_tuple(value.cls, [as_python(state, item) for item in value.items])
         case ListValue():

@@ -1,4 +1,5 @@
-"""Texts of what tensors hold (`f"{loss:.3f}"`, `str(x)`, `"%s" % x`): they are made where they are needed, of copies of the tensors as they are now.
+"""Texts of what tensors hold (`f"{loss:.3f}"`, `str(x)`, `"%s" % x`), and of numbers that change between calls: they are made where they are
+needed, of copies of the tensors as they are now.
 
 A text that nobody needs costs nothing: the copies are dropped from the graph.
 """
@@ -39,6 +40,17 @@ def is_held(value: Value) -> bool:
 
 
 SEQUENCES = (list, tuple, torch.Size)
+
+
+def has_numbers(value: Value) -> bool:
+    """Whether the text of the value shows a number that changes between calls."""
+    match value:
+        case SizeValue():
+            return isinstance(value.size, torch.SymInt | torch.SymFloat)
+        case ListValue(items=list()) | TupleValue() if value.cls in SEQUENCES:
+            return any(map(has_numbers, value.items))
+        case _:
+            return False
 
 
 def held_text(state: State, function: Callable[..., str], args: list[Value], kwargs: dict[str, Value] | None = None) -> TextValue | None:
@@ -97,7 +109,7 @@ def _copied(state: State, value: Value) -> Value:
         case TensorValue() if python_type(value) is torch.Tensor and not value.trace.requires_grad:
             return call_torch(state, torch.clone, [value], {})
         case SizeValue():
-            return value if is_element(value) else specialize(state, value)
+            return value if is_element(value) or has_numbers(value) else specialize(state, value)
         case ListValue(items=list()) if value.cls is list:
             return ListValue([_copied(state, one) for one in value.items])
         case TupleValue() if value.cls in SEQUENCES:

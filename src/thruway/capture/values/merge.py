@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from thruway.capture.state import State
-from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value
+from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TextValue, TupleValue, Value
 from thruway.capture.values.numbers import kind_of_any, kind_of_number
 from thruway.capture.values.types_ import python_type
 from thruway.core.errors import Unsupported
@@ -32,6 +32,7 @@ class Merge:
         self.partners: dict[Value, Value] = {}
 
     def merge(self, left: Value, right: Value) -> Value:
+        left, right = (Constant(one.value) if isinstance(one, TextValue) and one.is_known and left is not right else one for one in (left, right))
         if is_same(left, right):
             return left
         if left is UNSET or right is UNSET:

@@ -13,10 +13,10 @@ import torch
 
 from thruway.capture.state import State
 from thruway.capture.tensors import call_torch, result_value, size_node
-from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorValue, TupleValue, Value
+from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorValue, TupleValue, Value, holds_element
 from thruway.capture.values.effect import record
 from thruway.core.sizes import Size, SizeLike, Symbol, show, symbols
-from thruway.shapes.floats import BoolElementNode, Element, FloatNode, IntElementNode
+from thruway.shapes.floats import BoolElementNode, Element, IntElementNode
 from thruway.shapes.known_elements import known_number
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import dtype_name
@@ -51,10 +51,7 @@ def kind_of_any(value: Value) -> type | None:
 
 def is_element(value: Value) -> bool:
     """Whether a tensor holds the number, or it is made of such numbers."""
-    if not isinstance(value, SizeValue):
-        return False
-    node = value.size.node
-    return node.is_element() if isinstance(node, FloatNode) else type(node) is SizeNode and node.facts.is_free(node.size)
+    return isinstance(value, SizeValue) and holds_element(value.size)
 
 
 def is_truth(value: Value) -> bool:

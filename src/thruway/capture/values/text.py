@@ -12,7 +12,7 @@ from thruway.capture.values.base import Constant, DictValue, ListValue, ObjectVa
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python
 from thruway.capture.values.errors import raise_error, raise_real
-from thruway.capture.values.held_text import held_text, is_held, number_in
+from thruway.capture.values.held_text import has_numbers, held_text, is_held, number_in
 from thruway.capture.values.mapping import complete
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import wrap
@@ -29,6 +29,8 @@ def format_value(state: State, value: Value, conversion: str | None, spec: str) 
         raise_error(state, TypeError, f"unsupported format string passed to {value.cls.value.__name__}.__format__")
     if is_held(value):
         return _held_format(state, value, conversion, spec)
+    if has_numbers(value) and not spec.endswith("c") and (made := _number_format(state, value, conversion, spec)) is not None:
+        return made
     if isinstance(value, ObjectValue) and not isinstance(value.storage, Constant):
         if conversion == "a":
             raise unsupported(state, "TW104", "ascii", python_type(value).__name__)
@@ -55,6 +57,12 @@ def _held_format(state: State, value: Value, conversion: str | None, spec: str) 
     return made
 
 
+def _number_format(state: State, value: Value, conversion: str | None, spec: str) -> TextValue | None:
+    """None where the number is to be a constant after all."""
+    shown = value if conversion is None else held_text(state, CONVERSIONS[conversion], [value])
+    return None if shown is None else held_text(state, format, [shown, Constant(spec)])
+
+
 def text_of(state: State, value: Value, slot: str) -> Value:
     """`str(value)` or `repr(value)`."""
     if isinstance(value, ObjectValue):
@@ -67,6 +75,8 @@ def text_of(state: State, value: Value, slot: str) -> Value:
             return _exception_text(state, value, slot)
     if is_held(value):
         return _held_text(state, value, slot)
+    if has_numbers(value) and (made := held_text(state, repr if slot == "__repr__" else str, [value])) is not None:
+        return made
     if _holds_objects(value):
         return Constant(_composed(state, value))
     try:
