@@ -11,7 +11,7 @@ from thruway.capture.caught import writes_inputs
 from thruway.capture.state import State, UserRaise
 from thruway.capture.tensors import READS_NUMBERS, add_node, call_torch, result_value, run_trace, size_node
 from thruway.capture.values.base import NONE, Constant, ListValue, SizeValue, SliceValue, TensorValue, TupleValue, Value
-from thruway.capture.values.constants import specialize
+from thruway.capture.values.constants import as_python
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.numbers import is_element
 from thruway.core.errors import out_of_range
@@ -48,18 +48,18 @@ def selected(state: State, value: TensorValue, key: Value) -> TensorValue | None
         except UserRaise:                                        # a number before it may be out of range, and then raises first
             raise unsupported(state, "TW112", "a subscript", "it is out of range, and others in it are known at run time only") from None
     for taken, (dim, part, position) in enumerate(places):       # in eager's order: the first one out of range is the one that raises
-        before = value
+        before, number = value, _number(state, part)
         try:
-            value = call_torch(state, torch.Tensor.select, [value, Constant(dim - taken), _number(state, part)], {})
+            value = call_torch(state, torch.Tensor.select, [value, Constant(dim - taken), number], {})
         except UserRaise:
-            _raise_as_subscript(state, before, dim - taken, part, position)
+            _raise_as_subscript(state, before, dim - taken, number, position)
         value.node.meta["subscript"] = position
     return value
 
 
-def _raise_as_subscript(state: State, value: TensorValue, dim: int, part: Value, position: int) -> NoReturn:
+def _raise_as_subscript(state: State, value: TensorValue, dim: int, number: Value, position: int) -> NoReturn:
     """What the subscript says where `select` refuses the integer that stands at `position` in it."""
-    raise_error(state, IndexError, out_of_range(specialize(state, part).value, position, int(value.trace.shape[dim])))
+    raise_error(state, IndexError, out_of_range(as_python(state, number), position, int(value.trace.shape[dim])))
 
 
 def is_free_copy(value: TensorValue, key: Value, new: Value) -> bool:
