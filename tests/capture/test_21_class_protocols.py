@@ -301,3 +301,48 @@ def test_warnings_and_logs_name_the_users_lines(caplog):
     compiled = thruway.compile(told)
     expected = heard(told)
     assert heard(compiled) == heard(compiled) == expected
+
+
+class Falling:
+    def __init__(self):
+        self.asked = []
+
+    def __getattr__(self, name):
+        self.asked.append(name)
+        if name.startswith("no_"):
+            raise AttributeError("none " + name)
+        return len(self.asked)
+
+    @property
+    def number(self):
+        return self.no_number
+
+    @property
+    def no_text(self):
+        self.asked.append("text")
+        return self.no_number
+
+    @property
+    def kept(self):
+        return 5
+
+    @property
+    def wrong(self):
+        return [][1]
+
+
+def falling(x):
+    one, seen = Falling(), []
+    for name in ("number", "no_text", "kept", "wrong"):
+        try:
+            seen.append(getattr(one, name))
+        except (AttributeError, IndexError) as error:
+            seen.append((type(error), str(error)))
+    return x + one.number, seen, one.asked, hasattr(one, "no_text"), getattr(one, "no_text", 7)
+
+
+def test_a_property_that_lacks_an_attribute_is_asked_of_the_hook():
+    thruway.reset()
+    compiled, x = thruway.compile(falling, backend="eager", fullgraph=True), torch.ones(2)
+    for _ in range(2):
+        assert str(compiled(x)) == str(falling(x))

@@ -217,3 +217,17 @@ def test_abs_of_an_object_without_the_method():
             return x + 2, str(error)
     check(lambda x: absolute(x, Plain), X, graphs=1)
     check(lambda x: absolute(x, Signed), X, graphs=1)
+
+
+def test_a_view_that_autograd_refuses_is_left_to_torch():
+    base = torch.zeros(2, 3)
+    with torch.no_grad():
+        view = base.unbind(0)[1]
+    base.add_(torch.ones(3, requires_grad=True))
+    compiled = thruway.compile(lambda x: x * 2)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+            compiled(view)
+    with torch.no_grad():
+        assert torch.equal(compiled(view), base[1] * 2)
+    assert not thruway.metrics()["bugs"]

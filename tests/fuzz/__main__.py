@@ -110,6 +110,10 @@ def _timed(text: str, backend: str) -> Difference | None:
         return difference(text, backend)
     except (TooLong, MemoryError) as error:
         return Difference(type(error).__name__, f"over {LIMIT} s, or {MEMORY} bytes") if _ends(text) else None
+    except RuntimeError as error:
+        if "bad_alloc" not in str(error):                       # torch's words for a full memory
+            raise
+        return None
     finally:
         signal.alarm(0)
 

@@ -179,7 +179,7 @@ def _trace_input(state: State, value: TensorValue, source: Source, static: tuple
     keys = torch._C._dispatch_keys(obj).raw_repr()
     state.guard("tensor", source, TensorExpectation(type(obj), meta.dtype, meta.device, meta.requires_grad, meta.sizes, meta.strides, keys))
     state.guards.pop(("type", source), None)                # the tensor guard says it too
-    trace = make_trace(obj, comparable(meta, state.facts) if is_symbolic(meta) else meta)
+    trace = make_trace(state, obj, comparable(meta, state.facts) if is_symbolic(meta) else meta)
     state.by_trace[id(trace)] = value
     if not obj.dim() and obj.dtype in COUNTS and meta.device == "cpu" and is_buffer(source) and (source, None) not in state.dynamic:
         with torch._C._DisableTorchDispatch():
@@ -230,10 +230,14 @@ def is_dense(meta: TensorMeta) -> bool:
     return True
 
 
-def make_trace(tensor: torch.Tensor, meta: TensorMeta) -> TraceTensor:
+def make_trace(state: State, tensor: torch.Tensor, meta: TensorMeta) -> TraceTensor:
     """Metadata that autograd can run over; a non-leaf where the real tensor is one, so that in-place writes are allowed alike, and a view of a
     leaf, whose writes torch refuses, where it is such a view."""
-    if tensor.is_leaf:
+    try:
+        is_leaf = tensor.is_leaf
+    except RuntimeError:                                        # made without gradients, of a base that was written with them
+        raise unsupported(state, "TW117", "the base of a view", "it; autograd refuses the view", hint="make the view again") from None
+    if is_leaf:
         return from_meta(meta)
     if tensor._is_view() and tensor._base.is_leaf and tensor._base.requires_grad:
         with torch.enable_grad(), _disable_current_modes():

@@ -100,10 +100,14 @@ def _may_write(node: Node) -> bool:
 
 def _writing_older(graph: Graph) -> set[Node]:
     """The calls that may write what was there before the graph ran. Where it is not known whose memory a tensor shares, it counts as older."""
-    roots = {node: getattr(node.meta.get("example_value"), "root", None) for node in graph.nodes}
-    outside = {id(root) for node, root in roots.items() if node.op in ("placeholder", "get_attr")}
-    return {node for node in graph.nodes if node.op.startswith("call") and any(map(_may_write, _with_sides(node)))
-            and any(roots[one] is None or id(roots[one]) in outside for one in node.all_input_nodes)}
+    outside = {id(_root(node)) for node in graph.nodes if node.op in ("placeholder", "get_attr")}
+    return {node for node in graph.nodes if node.op.startswith("call") and any(
+        _may_write(call) and any(_root(one) is None or id(_root(one)) in outside for one in call.all_input_nodes) for call in _with_sides(node))}
+
+
+def _root(node: Node) -> object:
+    """Whose memory the node's tensor shares; None where that is not known."""
+    return getattr(node.meta.get("example_value"), "root", None)
 
 
 def _with_sides(node: Node) -> Iterator[Node]:

@@ -48,9 +48,9 @@ def find_attribute(state: State, value: Value, name: str) -> Value | None:
     try:
         return run_inline(state, get_attribute(state, value, name))
     except UserRaise as raised:
-        if isinstance(raised.value, ObjectValue) and issubclass(raised.value.cls.value, AttributeError):
-            return None
-        raise
+        if not _is_attribute_error(raised):
+            raise
+    return None
 
 
 def _missing(state: State, value: Value, name: str) -> Result:
@@ -71,6 +71,8 @@ def generic_attribute(state: State, value: ObjectValue, name: str) -> Result:
     """object.__getattribute__ and then `__getattr__`."""
     cls = value.cls
     found = state.type_lookup(cls, name)
+    if type(found) is property and _has_own_hook(state, cls):
+        return _property_or_hook(state, found, value, name)
     if found is not MISSING and is_data_descriptor(found):
         result = bind(state, found, value, cls, name)
         return result if result is not None else _fall_back(state, value, name)
@@ -82,6 +84,26 @@ def generic_attribute(state: State, value: ObjectValue, name: str) -> Result:
     if found is not MISSING:
         return bind(state, found, value, cls, name)
     return _fall_back(state, value, name)
+
+
+def _has_own_hook(state: State, cls: Constant) -> bool:
+    """Whether a `__getattr__` of the user's is asked where a lookup fails."""
+    hook = state.type_lookup(cls, "__getattr__")
+    return isinstance(hook, types.FunctionType) and hook is not torch.nn.Module.__getattr__
+
+
+def _property_or_hook(state: State, found: property, value: ObjectValue, name: str) -> Result:
+    """A property whose getter raises AttributeError counts as missing. Runs nested."""
+    try:
+        return run_inline(state, bind(state, found, value, value.cls, name))
+    except UserRaise as raised:
+        if not _is_attribute_error(raised):
+            raise
+    return _fall_back(state, value, name)
+
+
+def _is_attribute_error(raised: UserRaise) -> bool:
+    return isinstance(raised.value, ObjectValue) and issubclass(raised.value.cls.value, AttributeError)
 
 
 def _fall_back(state: State, value: ObjectValue, name: str) -> Result:
