@@ -9,7 +9,6 @@ from torch.fx import Node
 from thruway.core.dtypes import compute_dtype, is_float
 from thruway.core.sizes import product
 from thruway.graph.rewrite import Context, Emitter, aten, meta
-from thruway.shapes.meta import contiguous_strides
 
 
 def _dims(dim, rank: int) -> list[int]:
@@ -76,7 +75,7 @@ def _with_unused(out: Node, count: int, node: Node) -> tuple[Node | None, ...] |
 def adaptive_average_to_one(emit: Emitter, node: Node, a: SimpleNamespace, _context: Context) -> Node | None:
     """Pooling to one value per channel is a mean, in eager too."""
     sizes = a.output_size if isinstance(a.output_size, (tuple, list)) else [a.output_size]
-    if any(n != 1 for n in sizes) or meta(node).strides != contiguous_strides(meta(node).sizes):         # a mean has no channels innermost
+    if any(n != 1 for n in sizes):
         return None
     return emit(aten.mean.dim, a.self, list(range(-len(sizes), 0)), True)
 
