@@ -224,3 +224,13 @@ def test_functions_that_are_given_other_code(find, new):
         function.__code__ = code
         assert str(g(Below(), x)) == str(f(Below(), x))
     assert (thruway.metrics()["recompiles"], thruway.metrics()["graph_breaks"]) == (1, 0)
+
+
+def test_sets_of_numbers_that_change_have_their_own_order():
+    def f(numbers, x):
+        return list(set(numbers)), [*{numbers[0], numbers[1], 2}], list({f"k{n}": n for n in numbers}), x + numbers[0]
+
+    g, x = compiled(f), torch.ones(2)
+    for numbers in ([3, 1, 2], [2, 3, 1], [9, 1, 100], [1, 9, 3], [100, 33, 1]):
+        assert str(g([*numbers], x)) == str(f([*numbers], x))
+    assert not thruway.metrics()["graph_breaks"]

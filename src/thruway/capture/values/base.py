@@ -322,7 +322,7 @@ def in_set_order(items: dict[Any, Value]) -> dict[Any, Value]:
 
 
 def _has_own_hash(item: Value) -> bool:
-    return isinstance(item, Constant) or isinstance(item, TupleValue) and all(map(_has_own_hash, item.items))
+    return isinstance(item, Constant | SizeValue | TextValue) or isinstance(item, TupleValue) and all(map(_has_own_hash, item.items))
 
 
 class CellValue(Value):
