@@ -187,8 +187,9 @@ class WriteRecorder(TraceMode):
                         raise unsupported(self.state, "TW106", "a tensor that a call before it looks at")
                     self.state.written.add(id(one.root))
                     self.writes = self.state.writes = self.state.writes + 1
-                    if self.state.overlap is None and hangs_on_order(one, (*args, *kwargs.values()), self.state.facts):
-                        self.state.overlap = unsupported(self.state, "TW117", "a view", "itself or another operand").reason
+                    if hangs_on_order(one, (*args, *kwargs.values()), self.state.facts):
+                        self.state.is_hanging = True                        # torch refuses many of these when they run
+                        self.state.overlap = self.state.overlap or unsupported(self.state, "TW117", "a view", "itself or another operand").reason
 
 
 def _statistics_written(op: Any, args: tuple) -> tuple[int, ...]:

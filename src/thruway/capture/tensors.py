@@ -8,7 +8,6 @@ import math
 import operator
 import types
 from collections.abc import Callable, Iterable
-from itertools import combinations, starmap
 from typing import Any
 
 import numpy
@@ -145,9 +144,6 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
         if changed is None:
             raise
         return call_torch(state, target, *changed)
-    if state.writes != writes:
-        given = [each for each in (*trace_args, *trace_kwargs.values()) if isinstance(each, TraceTensor)]
-        state.is_hanging |= any(starmap(_may_overlap, combinations(given, 2)))
     recorded = record_result(state, target, args, kwargs, result, state.writes != writes)
     if state.is_hanging:
         refuse_caught_error(state, getattr(target, "__name__", str(target)))
@@ -172,20 +168,6 @@ def _whole(target: Any, args: list) -> Any:
 def _repeats_elements(trace: TraceTensor) -> bool:
     """Whether it is a tensor that shows one element in several places: many operators refuse to write it."""
     return not trace._symbolic and any(stride == 0 and size > 1 for size, stride in zip(trace.shape, trace.stride()))
-
-
-def _may_overlap(one: TraceTensor, other: TraceTensor) -> bool:
-    """Whether they may be two views that share a part of their elements: many operators refuse to write one from the other."""
-    if one.root is not other.root or _is_symbolic(one) or _is_symbolic(other):
-        return one.root is other.root
-    (first, last), (start, end) = _extent(one), _extent(other)
-    return first <= end and start <= last and (one.shape, one.stride(), first) != (other.shape, other.stride(), start)
-
-
-def _extent(trace: TraceTensor) -> tuple[int, int]:
-    """The first and the last place in its storage; the last lies before the first where it has no elements."""
-    first = trace.storage_offset()
-    return first, first + sum((size - 1) * stride for size, stride in zip(trace.shape, trace.stride())) if trace.numel() else first - 1
 
 
 def _may_be_refused(arguments: Iterable[Any]) -> bool:

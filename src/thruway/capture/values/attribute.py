@@ -16,7 +16,7 @@ from thruway.capture.state import Inline, State, UserRaise, Written, immutable
 from thruway.capture.values.arrays import array_attribute
 from thruway.capture.values.base import (
     FALSE, NONE, RAISED_BARE, TRUE, ArrayValue, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue,
-    PartialValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TextValue, TupleValue, Value,
+    PartialValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TupleValue, Value, known_text,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python
@@ -37,8 +37,7 @@ Result = Value | Inline
 
 def get_attribute(state: State, value: Value, name: str) -> Result:
     """`value.name`; AttributeError is raised in the user's code."""
-    if isinstance(value, TextValue) and value.is_known:
-        value = Constant(value.value)
+    value = known_text(value)
     reader = READERS.get(type(value), _read_builtin_instance)
     return reader(state, value, name)
 

@@ -157,6 +157,11 @@ class TextValue(Value):
     items = value
 
 
+def known_text(value: Value) -> Value:
+    """The value, for those who have to know it: a text that no tensor holds anything of as a constant."""
+    return Constant(value.value) if isinstance(value, TextValue) and value.is_known else value
+
+
 def _is_known(part: Value) -> bool:
     """Whether no tensor holds anything that a text shows of it."""
     match part:

@@ -19,8 +19,8 @@ from thruway.capture.refused import BOOKKEEPING, CHOOSERS, is_refused_module
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
 from thruway.capture.values.base import (
-    CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, PulledValue, TensorValue, TextValue,
-    TransformedValue, TupleValue, Value,
+    CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, MethodValue, ObjectValue, PartialValue, PulledValue, TensorValue, TransformedValue,
+    TupleValue, Value, known_text,
 )
 from thruway.capture.values.constants import NotConstant, as_python, from_python
 from thruway.capture.values.errors import raise_as_python_does, raise_error, raise_real
@@ -263,15 +263,11 @@ def _told(target: Any) -> str:
 def _call_row(state: State, row: Callable[..., Result], target: Any, args: list[Value], kwargs: Kwargs) -> Result:
     """A row of the table; one that needs a value that is not known leaves the call to Python."""
     if target not in TAKE_TEXTS:
-        args, kwargs = [*map(_known_text, args)], {name: _known_text(one) for name, one in kwargs.items()}
+        args, kwargs = [*map(known_text, args)], {name: known_text(one) for name, one in kwargs.items()}
     try:
         return row(state, args, kwargs)
     except NotConstant:
         raise unsupported(state, "TW101", _told(target)) from None
-
-
-def _known_text(value: Value) -> Value:
-    return Constant(value.value) if isinstance(value, TextValue) and value.is_known else value
 
 
 # What needs no text that it is given: rows of others get one of numbers as a constant.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from thruway.capture.state import State
-from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TextValue, TupleValue, Value
+from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, SizeValue, TensorValue, TupleValue, Value, known_text
 from thruway.capture.values.numbers import kind_of_any, kind_of_number
 from thruway.capture.values.types_ import python_type
 from thruway.core.errors import Unsupported
@@ -32,7 +32,8 @@ class Merge:
         self.partners: dict[Value, Value] = {}
 
     def merge(self, left: Value, right: Value) -> Value:
-        left, right = (Constant(one.value) if isinstance(one, TextValue) and one.is_known and left is not right else one for one in (left, right))
+        if left is not right:
+            left, right = known_text(left), known_text(right)
         if is_same(left, right):
             return left
         if left is UNSET or right is UNSET:
