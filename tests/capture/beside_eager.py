@@ -7,6 +7,7 @@ import torch
 import thruway
 from thruway.pipeline import journal
 
+torch.manual_seed(0)
 LINEAR = torch.nn.Linear(8, 8)
 X, W = torch.randn(4, 8), torch.randn(8, 8)
 

@@ -170,9 +170,11 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
     if name in DATA_DEPENDENT_OPS and (mode is None or mode.element_facts is None):
         data_dependent(name)
     if traits.composite and (rule_for(op) is None or mode is not None and mode.autocast and not _has_autocast(op.name(), mode.autocast)):
-        return _take_apart(op, args, kwargs, mode)
+        return _take_apart(op, _apart, args, kwargs, mode)
     if name.startswith("aten::_foreach_") and op not in READ_SCALARS and not traits.outs:
         return _one_by_one(op, args, kwargs, mode)
+    if name == "aten::_trilinear" and mode is not None and mode.autocast:     # its kernel calls products, which autocast casts
+        return _take_apart(op, _trilinear, args, kwargs, mode)
     if name == "aten::lift_fresh":
         made = mode.literal(args[0]) if mode else from_tensor(args[0])
         if args[0].device.type == "cpu" and args[0].numel() <= known_elements.MOST:
@@ -212,11 +214,16 @@ def _read_elements(op: OpOverload, args: tuple, metas: tuple, named: dict | None
     return unbacked_result(op, metas, named or {}, Reading(mode.element_facts, args, mode.writes))
 
 
-def _take_apart(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
+def _take_apart(op: OpOverload, apart: Callable, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
     if mode is None or not mode.autocast:
-        return _apart(op, args, kwargs, mode)
+        return apart(op, args, kwargs, mode)
     with mode.autocast_inside(() if _has_autocast(op.name(), mode.autocast) else mode.autocast):
-        return _apart(op, args, kwargs, mode)
+        return apart(op, args, kwargs, mode)
+
+
+def _trilinear(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode) -> object:
+    with mode:
+        return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutogradNonFunctional, *args, **kwargs)
 
 
 def _one_by_one(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
