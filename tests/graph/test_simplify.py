@@ -8,6 +8,7 @@ import torch
 from graph.build import Build, assert_same, targets
 from thruway.graph.rewrite import Context
 from thruway.graph.simplify import simplify
+from thruway.graph.verify import verify
 
 aten = torch.ops.aten
 
@@ -138,6 +139,15 @@ def test_views_of_views_become_one():
     x = b(aten.sin.default, b.input(rnd(2, 3, 4)))
     assert simplified(b, b(aten.cos.default, b(aten.view.default, b(aten.view.default, x, [6, 4]), [2, 12]))) == [
         "sin.default", "view.default", "cos.default"]
+
+
+def test_a_view_of_a_view_has_the_strides_of_what_lies_below():
+    b = Build()
+    x = b(aten.permute.default, b(aten.sin.default, b.input(rnd(4, 1, 1, 8))), [0, 3, 1, 2])
+    graph = b.done(b(aten.cos.default, b(aten.view.default, b(aten.view.default, x, [4, 1, 8]), [4, 8, 1])))
+    result = simplify(graph, Context())
+    verify(result)
+    assert targets(result).count("view.default") == 1
 
 
 def test_transposing_twice_is_nothing():

@@ -245,6 +245,7 @@ def _unstack(node: Node) -> None:
     below = node.args[0]
     if is_op(node, aten.view.default):
         node.replace_input_with(below, below.args[0])
+        node.meta["stale"] = True                  # strides of dimensions of 1 follow those of the source
         return
     outer, inner = order_of(node), order_of(below)
     node.target, node.args = aten.permute.default, (below.args[0], [inner[d] for d in outer])
