@@ -212,7 +212,42 @@ def test_hints_fit_what_was_met():
     found = {function.__name__: hints_of(function, x)[0] for function in (disables, sides_differ, sleeps)}
     assert "outside compiled code; the function that they give may be called inside" in found["disables"][1]
     assert found["sides_differ"][1].startswith("let both sides end with values of the same kinds")
-    assert found["sleeps"][0] == "call of time.sleep is not captured"
+    assert found["sleeps"] == ("call of time.sleep is not captured", "call it outside, or accept the break: the call runs in plain Python")
+
+
+def test_a_training_step_is_told_call_by_call_in_the_users_lines():
+    layer = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+    def step(x):
+        layer(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    (back, back_hint), (_, step_hint), (zero, zero_hint) = hints_of(step, torch.ones(2))
+    assert (back, zero) == ("call of Tensor.backward is not captured", "call of Optimizer.zero_grad is not captured")
+    assert back_hint.startswith("call backward outside") and step_hint == zero_hint and step_hint.startswith("call the optimizer outside")
+
+
+def test_a_class_made_inside_is_one_break():
+    def f(x):
+        class Scale(dict):
+            by = 2
+        return x * Scale.by + len(Scale(a=1))
+
+    x = torch.ones(2)
+    assert [what for what, _ in hints_of(f, x)] == ["instruction class definition is not captured"]
+    assert torch.equal(thruway.compile(f)(x), f(x))
+
+
+def test_a_call_that_asks_for_the_names_around_it_is_named():
+    def f(x):
+        y = x * 2
+        return eval("y") + 1
+
+    x = torch.ones(2)
+    (reason,) = thruway.explain(f)(x).eager
+    assert reason.what == "call of eval is not captured" and "a function of its own" in reason.hint and reason.where.text == 'return eval("y") + 1'
 
 
 def test_guards_behind_a_break_have_no_internal_names():

@@ -161,6 +161,7 @@ FAULTS = {
     "command.tiny_models:": "unknown model 'command.tiny_models:'",
     ":linear": "unknown model ':linear'",
     "no_such_module:linear": "no module 'no_such_module'",
+    "./models/tiny_models.py:linear": "models/tiny_models.py is a file; .*: tiny_models:linear, run in the folder",
     "command.tiny_models:NUMBER": "must be a function .* not an object of type int",
     "command.tiny_models:MODULE": "must be a function .* not an object of type Linear",
     "command.tiny_models:wants_two": r"must take a batch size or nothing, but it is wants_two\(batch, size\)",

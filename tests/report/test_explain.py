@@ -65,9 +65,13 @@ def test_an_error_in_the_call_arrives_and_leaves_no_reader():
     assert pipeline.journal.readers == []
 
 
-def test_what_was_not_compiled_is_said():
-    got = explain_call(lambda f: f, SimpleNamespace(journal=Journal()), lambda: 5, (), {})
-    assert got.result == 5 and "compilation is switched off" in got.notes[0]
+def test_what_was_not_compiled_is_said(monkeypatch):
+    given, marked = lambda x: x + 1, thruway.disable(lambda x: x + 1, reason="odd")
+    assert thruway.explain(given, disable=True)(5).notes == ("disable=True was given: the call ran eager",)
+    assert thruway.explain(marked)(5).notes == ("marked with thruway.disable (odd): the call ran eager",)
+    monkeypatch.setattr(thruway.settings, "disable", True)
+    got = thruway.explain(given)(5)
+    assert got.result == 6 and got.notes == ("thruway is switched off (THRUWAY_DISABLE or settings.disable): the call ran eager",)
 
 
 # -- real calls ---------------------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,22 @@ CATALOGUE: dict[str, tuple[str, str]] = {
 OF_SIDES = "let both sides end with values of the same kinds, shapes and dtypes, or choose with torch.where"
 OF_ROUNDS = "let every round keep kinds, shapes and dtypes, and print and store behind the loop"
 OF_NUMPY = "use torch's function in place of numpy's, or accept the break"
-OF_THRUWAY = "call thruway's own functions outside compiled code; the function that they give may be called inside"
+# Of calls, by the dotted name of the callee or of what it lies in; of what is not written in Python the last one.
+HINTS_OF_CALLS = {
+    "thruway": "call thruway's own functions outside compiled code; the function that they give may be called inside",
+    "torch.optim": "call the optimizer outside the compiled function: it runs there as torch runs it",
+    "torch.autograd": "ask for gradients outside the compiled function, of what it returns",
+    "torch._tensor.Tensor.backward": "call backward outside the compiled function, on what it returns",
+}
+OF_NAMES = "it asks for the names of the function around it, which is left to Python for that: move the call into a function of its own"
+OF_PLAIN = "call it outside, or accept the break: the call runs in plain Python"
+
+
+def hint_of_call(module: str | None, name: str, in_python: bool = True) -> str:
+    """The hint that fits a call of the function `name` made in `module`; empty where the usual one does."""
+    full = f"{module}.{name}"
+    hint = next((hint for root, hint in HINTS_OF_CALLS.items() if full.startswith(root + ".") or full == root), "")
+    return hint or ("" if in_python or (module or "").partition(".")[0] == "torch" else OF_PLAIN)
 
 
 def unsupported(state, code: str, *parts: object, hint: str = "") -> Unsupported:

@@ -10,7 +10,7 @@ import functools
 from thruway.frame.skip import is_skipped_module
 
 TORCH = (
-    "torch.autograd", "torch.utils.checkpoint", "torch._functorch", "torch.func", "torch.optim", "torch.jit", "torch.fx", "torch.distributed",
+    "torch.autograd", "torch.utils.checkpoint", "torch._functorch", "torch.func", "torch.optim", "torch.jit", "torch.fx", "torch.distributed", "torch._compile",
     "torch.utils.data", "torch.utils.hooks", "torch._tensor", "torch.random", "torch.serialization", "torch._dynamo", "torch._inductor", "torch.export",
     "torch.compiler", "torch.profiler", "torch.multiprocessing", "torch.hub", "torch.onnx", "torch.testing", "torch._higher_order_ops", "torch._tensor_str",
     "torch.utils.cpp_extension", "torch.library", "torch._library", "torch.cuda.graphs", "torch.cuda.random",

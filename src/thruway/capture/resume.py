@@ -18,7 +18,7 @@ from thruway.bytecode.decode import Instruction, decode
 from thruway.bytecode.flow import live_locals
 from thruway.bytecode.resume import Origin, free_cells, leading_parameter, origin_of, resume_code
 from thruway.bytecode.versions import EXHAUSTED_SKIPS_END_FOR
-from thruway.capture.breaks import unsupported
+from thruway.capture.breaks import OF_NAMES, unsupported
 from thruway.capture.emit import Emitter
 from thruway.capture.locals import LazyLocals
 from thruway.capture.opcodes.stack import cell_of, drop
@@ -30,7 +30,7 @@ from thruway.capture.values.call import Made
 from thruway.capture.values.effect import expose
 from thruway.capture.values.iterators import layout_of, layout_parts
 from thruway.capture.wrap import is_drawn
-from thruway.core.errors import BreakReason
+from thruway.core.errors import BreakReason, Unsupported
 
 CompileFunction = Callable[[types.FunctionType], Callable[..., Any]]
 
@@ -74,7 +74,8 @@ class BreakEmitter(Emitter):
         ins = self._instruction()
         row = plain_step(frame, ins, self.broken.keyword_names)
         if row is None:
-            raise unsupported(self.state, "TW100", ins.op)
+            reason = self.broken.reason
+            raise Unsupported(reason.code, reason.what, OF_NAMES if ins.op == "CALL" else reason.hint, reason.where)
         return row
 
     def _instruction(self) -> Instruction:

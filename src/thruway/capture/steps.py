@@ -148,7 +148,6 @@ ROWS: dict[str, Callable[[Frame, Instruction, tuple[str, ...]], PlainStep | None
     **{name: _fixed(1, "bool(p0)", "branch") for name in _JUMPS_TRUE},
     **{name.replace("TRUE", "FALSE"): _fixed(1, "not p0", "branch") for name in _JUMPS_TRUE},
     "JUMP_IF_TRUE_OR_POP": _fixed(1, "bool(p0)", "branch_keep"), "JUMP_IF_FALSE_OR_POP": _fixed(1, "not p0", "branch_keep"),
-    "LOAD_BUILD_CLASS": _fixed(0, "builtins.__build_class__"),
     "IMPORT_NAME": lambda frame, ins, names: PlainStep(2, f"__import__({ins.value!r}, GLOBALS, None, p1, p0)"),
     "RAISE_VARARGS": lambda frame, ins, names: PlainStep(ins.arg, ("raise", "raise p0", "raise p0 from p1")[ins.arg], "never"),
     "RERAISE": _fixed(1, "raise p0", "never"),

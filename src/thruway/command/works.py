@@ -101,6 +101,9 @@ def _factory(name: str) -> Callable[..., Any]:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise WorkFailed(f"unknown model {name!r}; known: {', '.join(WORKS)}, or module:factory for your own")
+    if os.sep in module or module.endswith(".py"):
+        raise WorkFailed(f"{module} is a file; --model takes a module's name, as import does: {os.path.basename(module).removesuffix('.py')}:{attribute}, "
+                         "run in the folder that holds it")
     try:
         with failing(f"{module} cannot be imported"):
             found = importlib.import_module(module)

@@ -111,8 +111,10 @@ class Watch:
 
 def explain_call(
     compile: Callable[[Any], Any], pipeline: ModuleType, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], calls: int | None = None,
+    why_eager: str = "",
 ) -> Explanation:
-    """Compiles `target` afresh, calls it, and tells what that did. What a call raises goes to the caller."""
+    """Compiles `target` afresh, calls it, and tells what that did. What a call raises goes to the caller.
+    `why_eager` says why `compile` gives `target` back, where it does."""
     journal: Journal = pipeline.journal
     start, guards, watch, marks = len(journal.events), GuardReader(), Watch(), getattr(pipeline, "marks", None)
     journal.readers.append(guards)
@@ -128,7 +130,7 @@ def explain_call(
         journal.readers.remove(guards)
         if marks is not None:
             marks.mark = None
-    notes = ("compilation is switched off or not supported here: the call ran eager",) if compiled is target else ()
+    notes = (f"{why_eager}: the call ran eager",) if why_eager else ()
     return replace(explanation_of(journal.events[start:], guards.lines, result, notes), share=share, calls=wanted)
 
 

@@ -60,7 +60,8 @@ def explain(fn_or_module: Any, *args: Any, calls: int | None = None, **compile_a
     compile(None if isinstance(fn_or_module, type) else fn_or_module, **compile_arguments)             # says at once what does not fit
 
     def explained(*args: Any, **kwargs: Any) -> Any:
-        return lazy.explain().explain_call(functools.partial(compile, **compile_arguments), lazy.pipeline(), fn_or_module, args, kwargs, calls)
+        return lazy.explain().explain_call(functools.partial(compile, **compile_arguments), lazy.pipeline(), fn_or_module, args, kwargs, calls,
+                                           _why_eager(fn_or_module, compile_arguments.get("disable", False)))
 
     return explained
 
@@ -182,11 +183,9 @@ def _check_count(name: str, value: object, least: int) -> None:
 
 def _compiled(target: Any, *, options: CompileOptions, disable: bool) -> Any:
     """`target` compiled according to its kind; `target` itself where compiling is switched off or not supported here."""
-    if disable or settings.disable or not versions.is_supported():
+    if _why_eager(target, disable):
         return target
     target = original_of(target)
-    if isinstance(target, FunctionType | MethodType) and disabled_reason(target) is not None:
-        return target
     if isinstance(target, nn.Module):
         return proxy_of(target, options)
     if isinstance(target, type):
@@ -198,6 +197,17 @@ def _compiled(target: Any, *, options: CompileOptions, disable: bool) -> Any:
     if not callable(target):
         raise TypeError(f"thruway.compile takes a function, a module, a class or an object with __call__, not {type(target).__name__}")
     return lazy.compile_callable(_python_function(target), options)
+
+
+def _why_eager(target: Any, disable: bool) -> str:
+    """Why nothing of `target` is to be compiled; empty where it is."""
+    if disable or settings.disable:
+        return "disable=True was given" if disable else "thruway is switched off (THRUWAY_DISABLE or settings.disable)"
+    if not versions.is_supported():
+        return "this version of Python or torch is not supported"
+    original = original_of(target)
+    why = disabled_reason(original) if isinstance(original, FunctionType | MethodType) else None
+    return "" if why is None else f"marked with thruway.disable{why and f' ({why})'}"
 
 
 def _compiled_class(cls: type, options: CompileOptions) -> type:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import types
@@ -187,10 +188,14 @@ def bind_partial_method(state: State, args: Args, kwargs: Kwargs) -> Value:
     return PartialValue(MethodValue(function, owner), given.items, {key.value: one for key, one in mapping_items(state, named)})
 
 
+def define_class(state: State, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise unsupported(state, "TW100", "class definition")
+
+
 ROWS = {
     type.__subclasses__: subclasses, typing._BaseGenericAlias.__call__: call_generic_alias, functools.partialmethod.__get__: bind_partial_method,
     isinstance: instance_check, issubclass: subclass_check, getattr: read_attribute, hasattr: has_attribute, setattr: write_attribute,
-    delattr: remove_attribute, object.__setattr__: generic_write, object.__delattr__: generic_delete,
+    builtins.__build_class__: define_class, delattr: remove_attribute, object.__setattr__: generic_write, object.__delattr__: generic_delete,
     object.__getattribute__: generic_read, callable: is_callable,
     vars: attributes_of, locals: local_names, typing.cast: cast, dir: names_of, inspect.signature: signature,
     torch.is_tensor: lambda state, args, kwargs: boolean(issubclass(python_type(args[0]), torch.Tensor)),

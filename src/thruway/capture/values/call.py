@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from thruway.capture.breaks import OF_THRUWAY, unsupported
+from thruway.capture.breaks import hint_of_call, unsupported
 from thruway.capture.refused import BOOKKEEPING, CHOOSERS, is_refused_module
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
@@ -134,8 +134,8 @@ def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwa
     if (module, code.co_qualname) in BOOKKEEPING:
         return Constant(None)
     if is_refused_module(module) and (module, code.co_qualname) not in CHOOSERS:
-        hint = OF_THRUWAY if module and module.partition(".")[0] == "thruway" else ""
-        raise unsupported(state, "TW101", getattr(function.real, "__qualname__", code.co_qualname), hint=hint)
+        name, made_in = getattr(function.real, "__qualname__", code.co_qualname), getattr(function.real, "__module__", module)
+        raise unsupported(state, "TW101", name, hint=hint_of_call(made_in, name))
     frame = Frame(code, function, state.program(code), function.namespace)
     bind_arguments(state, function, frame.locals, args, kwargs)
     if function.real is None or function.code.co_freevars:
@@ -251,7 +251,8 @@ def _call_constant(state: State, value: Constant, args: list[Value], kwargs: Kwa
         return call_pure(state, target, args, kwargs)
     if not callable(target):
         raise_error(state, TypeError, f"'{type(target).__name__}' object is not callable")
-    raise unsupported(state, "TW101", _told(target))
+    hint = hint_of_call(getattr(target, "__module__", None), getattr(target, "__qualname__", ""), in_python=False)
+    raise unsupported(state, "TW101", _told(target), hint=hint)
 
 
 def _told(target: Any) -> str:
