@@ -170,6 +170,46 @@ def test_a_view_of_a_leaf_is_written_without_gradients():
     assert isinstance(assert_told_alike(written, lambda: (torch.ones(2, requires_grad=True),))[0], torch.Tensor)
 
 
+def by_unbind(t):
+    for row in t:
+        row[0] = 3
+
+
+def by_chunk(t):
+    t.chunk(3, 1)[2].view(-1).mul_(2)
+
+
+def without_grad(t):
+    with torch.no_grad():
+        row = t[0]
+    row.add_(1)
+
+
+def of_a_view_without_grad(t):
+    with torch.no_grad():
+        row = t[0]
+    row.view(-1)[0] = 2
+
+
+def by_select(t):
+    t[0].add_(1)
+
+
+@pytest.mark.parametrize("write, words", [
+    (by_unbind, "function that returns multiple views"), (by_chunk, "function that returns multiple views"),
+    (without_grad, "A view was created in no_grad mode"), (of_a_view_without_grad, "a view of a view which was created in no_grad"),
+    (by_select, "a view of a leaf"),
+])
+def test_what_autograd_says_of_a_refused_write_is_caught(write, words):
+    def caught(t):
+        try:
+            write(t)
+        except RuntimeError as error:
+            return str(error)
+    found, _, _ = assert_told_alike(caught, lambda: (torch.ones(2, 3, requires_grad=True),))
+    assert words in found
+
+
 def test_views_of_what_the_graph_made_stand_where_they_do_in_eager():
     compiled = thruway.compile(lambda i: torch.tensor([0.5, 0.0, 1.5, 3.0])[i])
     assert [compiled(i).storage_offset() for i in (0, 2, 3, 2, 1)] == [0, 2, 3, 2, 1]

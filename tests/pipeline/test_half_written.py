@@ -176,10 +176,35 @@ def caught_around_another_try(x, i, v):
         return x * 3
 
 
+def caught_of_a_number(x, i, v):
+    x.add_(1)
+    try:
+        return x[i.max()] * v
+    except ERRORS:
+        return x * 3
+
+
+def caught_where_it_writes_by_a_number(x, i, v):
+    x.add_(1)
+    try:
+        x[i.max()] = v[0].detach()
+    except ERRORS:
+        return x * 3
+    return x * v[0]
+
+
+def caught_of_a_count(x, i, v):
+    x.add_(1)
+    try:
+        return x[x * 4 > i.max()].reshape(4) * v[0]
+    except ERRORS:
+        return x * 3
+
+
 @pytest.mark.parametrize("wants_grad", [False, True])
 @pytest.mark.parametrize("function", [
     caught, caught_above, caught_where_it_writes, suppressed, in_a_handler, caught_by_the_second_clause, caught_around_a_mode,
-    caught_by_a_name_of_its_own, caught_around_another_try,
+    caught_by_a_name_of_its_own, caught_around_another_try, caught_of_a_number, caught_where_it_writes_by_a_number, caught_of_a_count,
 ])
 def test_errors_after_a_write_are_caught_as_in_eager(function, wants_grad):
     assert_left_as_by_eager(function, wants_grad)
@@ -218,6 +243,14 @@ def caught_as_what_it_is_not(x, i, v):
         return x * len(str(error))
 
 
+def a_slice_by_a_number(x, i, v):
+    x.add_(1)
+    try:
+        return x[:i.max()].sum() * v
+    except ERRORS:
+        return x * 3
+
+
 CONFIG = types.SimpleNamespace(is_causal=False)
 
 
@@ -240,7 +273,7 @@ def calls_in_the_end(x, i, v):
 
 
 @pytest.mark.parametrize("function", [
-    caught_without_a_write, not_caught, written_behind, caught_as_what_it_is_not, taken_back_in_the_end, calls_in_the_end,
+    caught_without_a_write, not_caught, written_behind, caught_as_what_it_is_not, taken_back_in_the_end, calls_in_the_end, a_slice_by_a_number,
 ])
 def test_other_functions_stay_one_graph(function):
     compiled = thruway.compile(function, fullgraph=True)

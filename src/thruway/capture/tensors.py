@@ -136,7 +136,7 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
         trace_kwargs = {k: to_trace(v) for k, v in kwargs.items()}
     except NotTensorArguments:
         return None
-    writes, state.is_hanging = state.writes, False
+    writes, checked, state.is_hanging = state.writes, state.facts.checked, False
     try:
         result = run_trace(state, target, trace_args, trace_kwargs)
     except NumberWanted as wanted:
@@ -145,7 +145,7 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
             raise
         return call_torch(state, target, *changed)
     recorded = record_result(state, target, args, kwargs, result, state.writes != writes)
-    if state.is_hanging:
+    if state.is_hanging or state.facts.checked != checked:
         refuse_caught_error(state, getattr(target, "__name__", str(target)))
     return recorded
 
@@ -214,13 +214,19 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
         raise Unsupported(reason.code, reason.what, reason.hint, reason.where or state.where()) from error
     except Exception as error:
         if (raised := eager_error(target, args, kwargs)) is not None:
-            raise_real(state, raised)
+            raise_real(state, error if _is_of_autograd(error) else raised)
         name = getattr(target, "__name__", str(target))
         raise unsupported(state, "TW112", name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
     if state.writes != writes and _may_be_refused((*args, *kwargs.values())):
         if (raised := eager_error(target, args, kwargs)) is not None:
             raise_real(state, raised)
     return result
+
+
+def _is_of_autograd(error: Exception) -> bool:
+    """Whether autograd refused a write: it knows of traces, but not of stand-ins, which operator made a view."""
+    text = str(error) if type(error) is RuntimeError else ""
+    return ("modified inplace" in text or "in-place operation" in text) and "custom Function" not in text
 
 
 def _is_too_large(arguments: object) -> bool:

@@ -49,7 +49,7 @@ class Facts:
 
     `unbacked`: what is known of numbers that depend on the elements of tensors; nothing more is ever assumed of them. `elements`: by name, the
     graph's nodes that read such numbers as they are; `used`: those of which sizes are made; `computed`: those that follow from others.
-    `deferred`: how often eager's kernel, which then has to run, was left to decide or to check something."""
+    `deferred`: how often eager's kernel, which then has to run, was left to decide or to check something; `checked`: how often it may raise."""
 
     hints: dict[str, int] = field(default_factory=dict)
     recorded: dict[Fact, None] = field(default_factory=dict)
@@ -64,6 +64,7 @@ class Facts:
     used: set[object] = field(default_factory=set)
     computed: dict[object, Size] = field(default_factory=dict)
     deferred: int = 0
+    checked: int = 0
 
     def fresh(self, low: int | None = 0, high: SizeLike | None = None) -> Size:
         """A number that a run of the graph makes known."""
@@ -115,7 +116,7 @@ class Facts:
             return self.holds(left, operator, right)
         certain = _certain(core.add(left, core.mul(right, -1)), operator, self.unbacked)
         if certain is None:
-            self.deferred += 1
+            self.defer()
             self.raise_bound(*((left, right) if operator in (">=", ">") else (right, left)), operator in ("<", ">"))
         return certain is not False
 
@@ -132,6 +133,7 @@ class Facts:
     def defer(self) -> None:
         """Eager's kernel, which has to run, decides or checks something."""
         self.deferred += 1
+        self.checked += 1
 
     def raise_bound(self, large: SizeLike, small: SizeLike, strictly: bool) -> None:
         """A lower bound of a number that is not read before the operator that checked it."""
