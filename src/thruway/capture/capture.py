@@ -80,6 +80,8 @@ def capture(
         except Reconsider as found:
             caution |= {site: caution.get(site, 0) + 1 for site in found.sites}
             continue
+        finally:
+            state.let_go()
         if captured is not None:
             return captured
         hides_compiling = True

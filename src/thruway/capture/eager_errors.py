@@ -52,6 +52,7 @@ def _error_on(fill: int, target: Callable[..., Any], args: list[Any], kwargs: di
             warnings.simplefilter("ignore")
             target(*real_args, **real_kwargs)
     except Exception as error:
+        error.__traceback__ = error.__context__ = None          # they would hold the frames of capture, and those the error
         return error
     return None
 

@@ -23,10 +23,12 @@ from thruway.bytecode.resume import free_cells, leading_parameter, plain_paramet
 from thruway.capture.breaks import unsupported
 from thruway.capture.effects import Build, Choose, Step, Write
 from thruway.capture.state import Namespace, State
+from thruway.capture.steps import caller_function
 from thruway.capture.tensors import array_node, tensor_node
 from thruway.capture.values.base import (
     NULL, RAISED_BARE, ArrayValue, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, InstanceDict, ListValue, MethodValue,
-    ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, TensorValue, TextValue, TransformedValue, TupleValue, Value, ViewValue,
+    ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, TensorValue, TextValue, TracebackValue, TransformedValue, TupleValue, Value,
+    ViewValue,
 )
 from thruway.capture.values.effect import expose
 from thruway.capture.values.iterate import CountedIterator, DictIterator, EnumerateIterator, ListIterator, RangeIterator, RowIterator
@@ -43,7 +45,7 @@ from thruway.shapes.symbolic import bare
 
 _COUNT = itertools.count()
 SYMBOLS = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/"}
-LINKS = ("__cause__", "__context__")          # of exceptions
+LINKS = ("__cause__", "__context__", "__traceback__")          # of exceptions
 LITERALS = (int, str, bytes, type(None), bool)
 
 
@@ -475,11 +477,22 @@ def _build_transformed(out: Emitter, value: TransformedValue, recipe: tuple, nam
     return [f"{out.constant(value.target)}({out.value(value.function)}{options})"]
 
 
+def _build_traceback(out: Emitter, value: TracebackValue, recipe: tuple, name: str) -> list[str]:
+    return [f"{out.constant(traceback_at)}({out.constant(caller_function(value.frame, value.index))}, {out.value(value.following)})"]
+
+
+def traceback_at(caller: Callable[..., Any], following: types.TracebackType | None) -> types.TracebackType:
+    """An entry that shows the frame which `caller` stands for."""
+    frame = caller(sys._getframe)
+    frame.clear()
+    return types.TracebackType(following, frame, frame.f_lasti, frame.f_lineno)
+
+
 BUILDERS: dict[type, Callable[..., list[str]]] = {
     ListValue: _build_list, DictValue: _build_dict, SetValue: _build_set, CellValue: _build_cell, FunctionValue: _build_function,
     ObjectValue: _build_object, ListIterator: _build_list_iterator, DictIterator: _build_dict_iterator, CountedIterator: _build_counted_iterator,
     EnumerateIterator: _build_enumerate, RowIterator: _build_rows, RangeIterator: _build_range_iterator, GeneratorValue: _build_generator,
-    TransformedValue: _build_transformed,
+    TransformedValue: _build_transformed, TracebackValue: _build_traceback,
 }
 
 

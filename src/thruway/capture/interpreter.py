@@ -10,9 +10,10 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes import HANDLERS
 from thruway.capture.state import Frame, Inline, Marker, Return, State, UserRaise, Yield
 from thruway.capture.values.base import NONE, RAISED_BARE, TRUE, Constant, GeneratorValue, ObjectValue, TextValue, Thrown, Value
-from thruway.capture.values.attribute import set_slot
+from thruway.capture.values.attribute import is_attribute_error, set_slot
 from thruway.capture.values.call import call
 from thruway.capture.values.errors import make_error, raise_error
+from thruway.capture.values.traceback import TRACEBACK, longer_traceback
 from thruway.core.errors import Unsupported
 
 TOO_DEEP = "RecursionError: calls within calls, more than the recursion limit allows"
@@ -53,8 +54,7 @@ def run(state: State, first: Frame, raised: UserRaise | None = None) -> Value:
             try:
                 outcome = handler(state, frame, ins)
             except UserRaise as raised:
-                _unwind(state, base, raised)
-                continue
+                outcome = _unwind(state, base, raised)
             while outcome is not None:
                 if type(outcome) is Inline:
                     if len(frames) >= state.deepest:
@@ -62,14 +62,13 @@ def run(state: State, first: Frame, raised: UserRaise | None = None) -> Value:
                     outcome.frame.caller = frames[-1]
                     frames.append(outcome.frame)
                     break
-                frames.pop()
+                frame = frames.pop()
                 if len(frames) == base:
                     return _leave(first, outcome)
                 try:
                     outcome = _deliver(state, frames[-1], frame, outcome.value)
                 except UserRaise as raised:
-                    _unwind(state, base, raised)
-                    break
+                    outcome = _unwind(state, base, raised)
     finally:
         del frames[base:]
 
@@ -88,15 +87,18 @@ def _deliver(state: State, caller: Frame, frame: Frame, value: Value) -> Inline 
     return frame.then(state, caller, value)
 
 
-def _unwind(state: State, base: int, raised: UserRaise) -> None:
-    """Looks for a handler in the frames above `base`, innermost first; leaves the loop with UserRaise where there is none."""
+def _unwind(state: State, base: int, raised: UserRaise) -> Return | None:
+    """Looks for a handler in the frames above `base`, innermost first; leaves the loop with UserRaise where there is none. Gives what the
+    innermost frame left returns where it is a getter whose attribute then counts as missing."""
     frames = state.frames
-    if base == 0 and not any(frame.handler() for frame in frames):
-        raise unsupported(state, "TW107", describe(raised.value))
     _link(state, raised.value)
     while len(frames) > base:
+        if base == 0 and not any(frame.handler() or frame.missing for frame in frames):
+            raise unsupported(state, "TW107", describe(raised.value))
         frame = frames[-1]
         at = frame.pc - 1
+        if (longer := longer_traceback(state, raised.value, frame)) is not None:
+            set_slot(state, raised.value, TRACEBACK, longer)
         found = frame.handler()
         if found is not None:
             del frame.stack[found.depth:]
@@ -104,10 +106,18 @@ def _unwind(state: State, base: int, raised: UserRaise) -> None:
                 frame.stack.append(Constant(at))
             frame.stack.append(raised.value)
             frame.pc = found.target
-            return
+            return None
         frames.pop()
         if frame.generator is not None:
             frame.generator.finished = True
+        if frame.missing is not None and is_attribute_error(raised):
+            try:
+                value = frame.missing.ask()
+            except UserRaise as instead:
+                raised = instead
+            else:
+                frames.append(frame)
+                return Return(value)
     raise raised
 
 

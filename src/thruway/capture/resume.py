@@ -60,7 +60,7 @@ class BreakEmitter(Emitter):
         super().__init__(state, function)
         self.broken, self.compile_function = broken, compile_function
         self.constants |= {
-            "EXHAUSTED": EXHAUSTED, "Jump": Jump, "land": land, "handling": handling, "make_function": types.FunctionType,
+            "EXHAUSTED": EXHAUSTED, "Jump": Jump, "land": land, "handling": handling, "shorten": shorten, "make_function": types.FunctionType,
         }
         self.last = len(broken.frames) - 1
         self.step_row = self._step_row()
@@ -89,6 +89,8 @@ class BreakEmitter(Emitter):
                     self._expose(value)
             if frame.then is not None and isinstance(frame.then, Made):
                 expose(self.state, frame.then.made)
+            if frame.missing is not None:
+                expose(self.state, frame.missing.owner)
 
     @staticmethod
     def _cells(frame: Frame) -> list[Value]:
@@ -211,7 +213,13 @@ class BreakEmitter(Emitter):
         if k == 0:
             return lines if self.state.is_continuation else [*lines, "r = land(r)"]
         landing = self.constant(caller_function(self.broken.frames[k - 1], self.broken.frames[k - 1].pc - 1, Jump))
-        return [*lines, f"r = {self._called(k - 1, [landing, 'r'], self.broken.frames[:k])}"]
+        lines.append(f"r = {self._called(k - 1, [landing, 'r'], self.broken.frames[:k])}")
+        missing = self.broken.frames[k].missing
+        if missing is None:
+            return lines
+        asked = [self.constant(missing.hook), self.value(missing.owner), repr(missing.name)]
+        return ["try:", *indented(lines), "except AttributeError:", "    r = EXHAUSTED", "if r is EXHAUSTED:",
+                f"    r = {self._called(k - 1, asked, self.broken.frames[:k])}"]
 
     def _called(self, k: int, call: list[str], handlers: tuple[Frame, ...]) -> str:
         """A call below functions that show as the first `k` frames at their calls: inlined, they would be missing in a traceback.
@@ -231,7 +239,7 @@ class BreakEmitter(Emitter):
             return inner + after
         stack = list(self.stack_items(frame, handler.depth)) + ([str(at)] if handler.lasti else []) + ["e"]
         caught = self.continuation(frame, Position(handler.target, tuple(stack)))
-        return ["try:", *indented(inner), "except BaseException as e:", f"    r = {caught}", "else:", *indented(after)]
+        return ["try:", *indented(inner), "except BaseException as e:", f"    shorten(e, {k + 1})", f"    r = {caught}", "else:", *indented(after)]
 
     def _after_call(self, frame: Frame, k: int) -> str:
         """Frame `k` goes on with what frame `k + 1` returned in `r`."""
@@ -258,8 +266,7 @@ class BreakEmitter(Emitter):
             text = text.replace("{call}", "p1" if bound else "p0")
             if not bound:
                 text = text.replace("(", "(p1, ", 1) if not text.endswith("()") else text.replace("()", "(p1)")
-        line = self._instruction().position[0] or frame.code.co_firstlineno
-        function = self.constant(step_function(frame, row, text, line))
+        function = self.constant(step_function(frame, row, text, self._instruction()))
         call = [function, *("None" if value is NULL else self.value(value) for value in values)]
         return [f"t = {self._called(self.last, call, self.broken.frames)}"]
 
@@ -340,6 +347,14 @@ def land(result: Any) -> Any:
     while type(result) is Jump:
         result = result.function(*result.arguments)
     return result
+
+
+def shorten(error: BaseException, count: int) -> None:
+    """Takes the first entries off the traceback: of `finish`, and of the frames above the one that catches the error."""
+    found = error.__traceback__
+    while count and found is not None and found.tb_next is not None:
+        found, count = found.tb_next, count - 1
+    error.__traceback__ = found
 
 
 def handling(error: BaseException, function: Callable[..., Any], *args: Any) -> Any:

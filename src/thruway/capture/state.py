@@ -39,7 +39,7 @@ class Frame:
     """One symbolic frame. `then` receives the result in place of the caller's stack; `pc` is the next instruction."""
 
     __slots__ = ("code", "function", "program", "exceptions", "namespace", "locals", "cells", "stack", "pc", "then", "keyword_names",
-                 "handled", "generator", "caller", "stops")
+                 "handled", "generator", "caller", "stops", "missing")
 
     def __init__(self, code: CodeType, function: FunctionValue | None, program: Any, namespace: Any):
         self.code, self.function, self.namespace = code, function, namespace
@@ -54,6 +54,7 @@ class Frame:
         self.generator: Any = None
         self.caller: Frame | None = None
         self.stops: frozenset[int] = frozenset()    # instructions where a round of a loop ends
+        self.missing: Missing | None = None
 
     def chain(self) -> tuple[Frame, ...]:
         """This frame and those that called it, outermost first."""
@@ -70,6 +71,16 @@ class Frame:
     def line(self) -> int | None:
         _, instruction = self.program[max(self.pc - 1, 0)]
         return instruction.position[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Where a getter of `owner` raises AttributeError, its attribute `name` counts as missing, and `hook`, the class's `__getattr__`, is asked."""
+
+    hook: Callable[..., Any]
+    owner: Value
+    name: str
+    ask: Callable[[], Value]
 
 
 @dataclass(slots=True)
@@ -276,6 +287,16 @@ class State:
         return value
 
 
+    def let_go(self) -> None:
+        """After capture nothing here holds objects of the user's: Values and frames hang together in circles, which only the collector frees."""
+        for value in self.by_id.values():
+            for name in HOLDERS:
+                if hasattr(value, name):
+                    setattr(value, name, None)
+        self.marker = self.tracing = None
+        for held in (self.by_id, self.keep, self.by_trace, self.namespaces, self.frames, self.effects.undo, self.effects.steps):
+            held.clear()
+
     def made(self, obj: Any) -> Made:
         """A source for an object that the entry keeps alive itself."""
         self.kept.append(obj)
@@ -291,6 +312,7 @@ def frames_left() -> int:
 
 
 _UNSEEN = object()
+HOLDERS = ("real", "make_trace", "attributes", "storage", "found", "find", "memory")        # of Values: what they hold of an object found outside
 SEVERAL = frozenset({"absent", "has_not", "type_lookup", "not_same_object", "no_overlap", "relation", "same_object", "answer"})
 PLAIN_DATA = frozenset({int, float, str, list, tuple, dict, set, type(None), torch.Tensor})
 FOLDERS = (torch.__path__[0], os.path.dirname(os.path.dirname(__file__)))

@@ -158,11 +158,11 @@ ROWS: dict[str, Callable[[Frame, Instruction, tuple[str, ...]], PlainStep | None
 NAMESPACE = {"operator": operator, "builtins": builtins, "enter": enter, "EXHAUSTED": EXHAUSTED, "sys": sys}
 
 
-def step_function(frame: Frame, step: PlainStep, text: str, line: int) -> types.FunctionType:
-    """A function of the operands that computes `text`, on the user's line, under the user's function name."""
+def step_function(frame: Frame, step: PlainStep, text: str, ins: Instruction) -> types.FunctionType:
+    """A function of the operands that computes `text`, at the user's line and columns, under the user's function name."""
     parameters = ", ".join(f"p{i}" for i in range(step.pops))
     tree = ast.parse(f"def step({parameters}): {text if text.startswith('raise') or '; return ' in text else f'return {text}'}")
-    ast.increment_lineno(tree, line - 1)
+    _place(tree, ins, frame.code)
     space = NAMESPACE | {"GLOBALS": frame.namespace.real, "__builtins__": builtins}
     exec(compile(tree, frame.code.co_filename, "exec"), space)
     made: types.FunctionType = space["step"]
@@ -181,14 +181,19 @@ def caller_function(frame: Frame, index: int, jump: type | None = None) -> types
     return types.FunctionType(code, frame.namespace.real, frame.code.co_name, None if jump is None else (jump, type))
 
 
-@functools.lru_cache(maxsize=4096)
-def _caller_code(code: types.CodeType, index: int, is_landing: bool) -> types.CodeType:
-    tree = ast.parse(LANDING if is_landing else CALLING)
-    line, end, start, stop = decode(code).instructions[index].position
+def _place(tree: ast.AST, ins: Instruction, code: types.CodeType) -> None:
+    """Puts all of `tree` where the instruction of `code` stands in the user's file."""
+    line, end, start, stop = ins.position
     line = line or code.co_firstlineno
     for node in ast.walk(tree):
         if hasattr(node, "lineno"):
             node.lineno, node.end_lineno, node.col_offset, node.end_col_offset = line, end or line, start or 0, stop or 0
+
+
+@functools.lru_cache(maxsize=4096)
+def _caller_code(code: types.CodeType, index: int, is_landing: bool) -> types.CodeType:
+    tree = ast.parse(LANDING if is_landing else CALLING)
+    _place(tree, decode(code).instructions[index], code)
     space: dict[str, Any] = {}
     exec(compile(tree, code.co_filename, "exec"), space)
     made: types.CodeType = space["caller"].__code__

@@ -9,10 +9,11 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes.stack import push
 from thruway.capture.state import Frame, Inline, State, UserRaise
 from thruway.capture.values.attribute import bind, set_slot
-from thruway.capture.values.base import NONE, Constant, HandledValue, ObjectValue, TupleValue, Value
+from thruway.capture.values.base import Constant, HandledValue, ObjectValue, TupleValue, Value
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.errors import raise_error
+from thruway.capture.values.traceback import traceback_of
 from thruway.capture.values.types_ import type_value
 from thruway.frame.guard import MISSING
 
@@ -77,7 +78,7 @@ def before_with(state: State, frame: Frame, ins: Instruction) -> Inline | None:
 def with_except_start(state: State, frame: Frame, ins: Instruction) -> Inline | None:
     """[exit, lasti, previous, error] → … and exit(type, error, traceback)."""
     error = frame.stack[-1]
-    return push(frame, call(state, frame.stack[-4], [error.cls, error, NONE], {}))
+    return push(frame, call(state, frame.stack[-4], [error.cls, error, traceback_of(state, error)], {}))
 
 
 def load_build_class(state: State, frame: Frame, ins: Instruction) -> None:

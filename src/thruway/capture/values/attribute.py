@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.state import Inline, State, UserRaise, Written, immutable
+from thruway.capture.state import Inline, Missing, State, UserRaise, Written, immutable
 from thruway.capture.values.arrays import array_attribute
 from thruway.capture.values.base import (
     FALSE, NONE, RAISED_BARE, TRUE, ArrayValue, CompiledValue, Constant, DictValue, FunctionValue, InstanceDict, ListValue, MethodValue, ObjectValue,
-    PartialValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TupleValue, Value, known_text,
+    PartialValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TracebackValue, TupleValue, Value, known_text,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python
@@ -26,6 +26,7 @@ from thruway.capture.values.mapping import delete_key, read_key, write_key
 from thruway.capture.values.namespace import module_namespace, write_global
 from thruway.capture.values.overriding import is_tensor_object
 from thruway.capture.values.tensor_attribute import tensor_attribute
+from thruway.capture.values.traceback import read_traceback, traceback_of
 from thruway.capture.values.types_ import type_value
 from thruway.capture.wrap import function_cells, function_defaults, instance_dict, wrap
 from thruway.frame.guard import MISSING
@@ -47,7 +48,7 @@ def find_attribute(state: State, value: Value, name: str) -> Value | None:
     try:
         return run_inline(state, get_attribute(state, value, name))
     except UserRaise as raised:
-        if not _is_attribute_error(raised):
+        if not is_attribute_error(raised):
             raise
     return None
 
@@ -70,10 +71,8 @@ def generic_attribute(state: State, value: ObjectValue, name: str) -> Result:
     """object.__getattribute__ and then `__getattr__`."""
     cls = value.cls
     found = state.type_lookup(cls, name)
-    if type(found) is property and _has_own_hook(state, cls):
-        return _property_or_hook(state, found, value, name)
     if found is not MISSING and is_data_descriptor(found):
-        result = bind(state, found, value, cls, name)
+        result = _bound_or_missing(state, found, value, name)
         return result if result is not None else _fall_back(state, value, name)
     attributes = instance_dict(state, value)
     if attributes is not None:
@@ -81,27 +80,33 @@ def generic_attribute(state: State, value: ObjectValue, name: str) -> Result:
         if held is not None:
             return held
     if found is not MISSING:
-        return bind(state, found, value, cls, name)
+        return _bound_or_missing(state, found, value, name)
     return _fall_back(state, value, name)
 
 
-def _has_own_hook(state: State, cls: Constant) -> bool:
-    """Whether a `__getattr__` of the user's is asked where a lookup fails."""
-    hook = state.type_lookup(cls, "__getattr__")
-    return isinstance(hook, types.FunctionType) and hook is not torch.nn.Module.__getattr__
+@functools.lru_cache(maxsize=4096)
+def _has_getter(cls: type) -> bool:
+    """Whether reading a class attribute of this kind runs code of the user's."""
+    return issubclass(cls, property | functools.cached_property) or isinstance(getattr(cls, "__get__", None), types.FunctionType)
 
 
-def _property_or_hook(state: State, found: property, value: ObjectValue, name: str) -> Result:
-    """A property whose getter raises AttributeError counts as missing. Runs nested."""
+def _bound_or_missing(state: State, found: Any, value: ObjectValue, name: str) -> Result | None:
+    """`bind` for an instance: what a getter raises AttributeError for counts as missing."""
+    hook = state.type_lookup(value.cls, "__getattr__") if _has_getter(type(found)) else MISSING
+    if hook is MISSING:
+        return bind(state, found, value, value.cls, name)
     try:
-        return run_inline(state, bind(state, found, value, value.cls, name))
+        result = bind(state, found, value, value.cls, name)
     except UserRaise as raised:
-        if not _is_attribute_error(raised):
+        if not is_attribute_error(raised):
             raise
-    return _fall_back(state, value, name)
+        return _fall_back(state, value, name)
+    if isinstance(result, Inline):
+        result.frame.missing = Missing(hook, value, name, lambda: run_inline(state, _fall_back(state, value, name)))
+    return result
 
 
-def _is_attribute_error(raised: UserRaise) -> bool:
+def is_attribute_error(raised: UserRaise) -> bool:
     return isinstance(raised.value, ObjectValue) and issubclass(raised.value.cls.value, AttributeError)
 
 
@@ -322,7 +327,7 @@ GETSETS: dict[str, Callable[[State, ObjectValue], Result]] = {
     "args": _exception_args,
     "__context__": lambda state, owner: _linked_error(state, owner, "__context__"),
     "__cause__": lambda state, owner: _linked_error(state, owner, "__cause__"),
-    "__traceback__": lambda state, owner: NONE,
+    "__traceback__": traceback_of,
     "__class__": lambda state, owner: owner.cls,
 }
 
@@ -530,6 +535,7 @@ READERS: dict[type, Callable[[State, Any, str], Result]] = {
     Constant: _read_constant, ArrayValue: _read_array, ObjectValue: _read_object,
     TensorValue: tensor_attribute, SuperValue: _read_super, CompiledValue: _read_compiled,
     FunctionValue: _read_function, MethodValue: _read_method, PartialValue: _read_partial, SliceValue: _read_slice, TupleValue: _read_tuple,
+    TracebackValue: read_traceback,
 }
 
 

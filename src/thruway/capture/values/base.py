@@ -412,6 +412,16 @@ class HandledValue(Value):
         self.error = error
 
 
+class TracebackValue(Value):
+    """One entry of a traceback: `frame` at instruction `index`, and the entry of what it called (`following`)."""
+
+    __slots__ = ("frame", "index", "following")
+
+    def __init__(self, frame: Any, index: int, following: Value):
+        super().__init__()
+        self.frame, self.index, self.following = frame, index, following
+
+
 class PulledValue(Value):
     """What torch.func.vjp or linearize gives to call: `made` is the one for metadata, `node` gives that of the run."""
 

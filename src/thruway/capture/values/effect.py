@@ -7,7 +7,7 @@ from thruway.capture.effects import Build, ExposeFirst, Write, each_step
 from thruway.capture.state import State
 from thruway.capture.values.base import (
     NULL, ArrayValue, CellValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue, ObjectValue, PartialValue,
-    SetValue, SizeValue, SliceValue, TensorValue, TextValue, TransformedValue, TupleValue, Value, ViewValue,
+    SetValue, SizeValue, SliceValue, TensorValue, TextValue, TracebackValue, TransformedValue, TupleValue, Value, ViewValue,
 )
 
 
@@ -78,7 +78,7 @@ def _inside(value: Value) -> list[object]:
             return []
 
 
-MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue, IteratorValue, GeneratorValue, TransformedValue)
+MUTABLE = (ListValue, DictValue, SetValue, ObjectValue, FunctionValue, CellValue, IteratorValue, GeneratorValue, TransformedValue, TracebackValue)
 
 
 def mark_exposed(state: State, value: Value) -> None:
@@ -116,6 +116,8 @@ def children(state: State, value: Value) -> list[Value]:
             return [*value.args, *value.kwargs.values()]
         case TransformedValue():
             return [value.function, *value.options.values()]
+        case TracebackValue():
+            return [value.following]
         case ViewValue():
             return [value.mapping]
         case CellValue():
@@ -165,7 +167,7 @@ def contents(value: Value) -> tuple:
             return tuple(value.items.values())
         case CellValue():
             return (value.content,)
-        case FunctionValue() | IteratorValue() | GeneratorValue() | TransformedValue():
+        case FunctionValue() | IteratorValue() | GeneratorValue() | TransformedValue() | TracebackValue():
             return ()
         case ObjectValue():
             attributes = contents(value.attributes) if value.attributes is not None else ()

@@ -15,12 +15,14 @@ from thruway.capture.state import State
 from thruway.capture.values.answers import guard_registrations
 from thruway.capture.values.base import (
     ArrayValue, CellValue, CompiledValue, Constant, DictValue, FunctionValue, GeneratorValue, IteratorValue, ListValue, MethodValue,
-    ObjectValue, PartialValue, PulledValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TextValue, TransformedValue, TupleValue, Value, ViewValue,
+    ObjectValue, PartialValue, PulledValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TextValue, TracebackValue, TransformedValue,
+    TupleValue, Value, ViewValue,
 )
 
 FIXED: dict[type, type] = {
     FunctionValue: types.FunctionType, MethodValue: types.MethodType, PartialValue: functools.partial, SliceValue: slice, CellValue: types.CellType,
     GeneratorValue: types.GeneratorType, SuperValue: super, TextValue: str, TransformedValue: types.FunctionType, PulledValue: types.FunctionType,
+    TracebackValue: types.TracebackType,
 }
 SIZES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
