@@ -6,6 +6,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
+from thruway.graph.evaluate import constant_node
 from thruway.graph.rewrite import Emitter, meta
 from thruway.graph.verify import verify
 from thruway.shapes.meta import TensorMeta
@@ -33,6 +34,12 @@ class Build:
 
     def weight(self, tensor: torch.Tensor) -> Node:
         return self.input(tensor, weight=True)
+
+    def constant(self, tensor: torch.Tensor) -> Node:
+        with self.graph.inserting_before(self.end):
+            node = constant_node(self.graph, f"constant{len(self.graph.nodes)}", tensor)
+        node.meta.update(value=meta_of(tensor))
+        return node
 
     def __call__(self, op, *args, **kwargs) -> Node:
         return self.emit(op, *args, **kwargs)

@@ -106,7 +106,7 @@ def test_a_literal_is_cloned_before_it_is_written_or_leaves():
         b[0] = 9
         return a, x + b, x + torch.tensor([1.0, 2.0, 3.0, 4.0])
     traced = check(f, X)
-    assert sum(n.op == "get_attr" for n in traced.graph.nodes) == 1
+    assert sum(n.op == "get_attr" for n in traced.graph.nodes) == 3
 
 
 def test_out_arguments():

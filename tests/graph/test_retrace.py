@@ -97,12 +97,12 @@ def test_composites_stay_whole_and_others_come_apart():
         "scaled_dot_product_attention", "linear", "layer_norm", "softmax", "matmul", "mul"]
 
 
-def test_equal_literals_share_a_node_and_scalars_are_full():
+def test_literals_have_nodes_of_their_own_and_scalars_are_full():
     def f(x):
         return x * torch.tensor([1.0, 2, 3, 4]) + torch.tensor([1.0, 2, 3, 4]) + torch.tensor(2.5) + torch.tensor(2.5)
     traced = check(f, X)
-    assert sum(n.op == "get_attr" for n in traced.graph.nodes) == 1
-    assert operators(traced).count("full") == 1
+    assert sum(n.op == "get_attr" for n in traced.graph.nodes) == 2
+    assert operators(traced).count("full") == 2
 
 
 def captured(fn) -> torch.fx.GraphModule:

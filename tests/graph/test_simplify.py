@@ -46,6 +46,16 @@ def test_repeated_nodes_merge_through_their_users():
     assert simplified(b, b(aten.mul.Tensor, first, second)) == ["sin.default", "add.Tensor", "mul.Tensor"]
 
 
+@pytest.mark.parametrize("leave, left", [(0, 1), (1, 1), (2, 2)])
+def test_equal_constants_merge_unless_the_caller_gets_both(leave, left):
+    b = Build()
+    x = b.input(rnd(2))
+    one, two, other = (b.constant(torch.tensor(row)) for row in ([1.0, 2.0], [1.0, 2.0], [1.0, -0.0]))
+    total = b(aten.add.Tensor, b(aten.mul.Tensor, x, one), b(aten.mul.Tensor, b(aten.sin.default, x), two))
+    graph = simplify(b.done(b(aten.add.Tensor, total, other), *(one, two)[:leave]), Context())
+    assert sum(node.op == "get_attr" for node in graph.nodes) == left + 1
+
+
 @pytest.mark.parametrize("one, other", [(2, 2.0), (0.0, -0.0)])
 def test_constants_that_compare_equal_differ(one, other):
     b = Build()

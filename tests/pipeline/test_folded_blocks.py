@@ -130,9 +130,9 @@ def test_copies_are_what_compiling_them_gives(spy, make, limit, dtype):
 
 
 def test_memory_for_some_packed_weights_ends_between_two_blocks(spy):
-    each = 2 * WIDTH * 2 * WIDTH * 2                         # bfloat16 and many rows: products of ours keep no packed weights
+    each = 2 * WIDTH * 2 * WIDTH * 2                         # bfloat16 and so many rows that packing pays on every processor
     spy = spy(4 * each + 2 * WIDTH * WIDTH)
-    run_both(Stack(count=12).bfloat16(), x_of(2, 320, WIDTH, dtype=torch.bfloat16), spy=spy)
+    run_both(Stack(count=12).bfloat16(), x_of(2, 2048, WIDTH, dtype=torch.bfloat16), spy=spy)
     assert was_copied(spy) and [gap.missing for gap in spy.folds[0].fold.gaps] == [5]
     folded = spy.lists[0]
     assert len(folded.derived_slots) == 9                    # the one before the blocks, and two for each of four

@@ -237,3 +237,31 @@ def test_result_of_an_earlier_call_keeps_its_value():
     for old, new in zip(kept, second):
         assert torch.equal(old, new)
     assert all(not one.any() for one in first)
+
+
+def equal_sums(x):
+    total, count = torch.tensor([0.0, 0.0]), torch.tensor([0.0, 0.0])
+    total += x
+    count += 1
+    return total / count, count
+
+
+def equal_rows(x):
+    rows = [torch.tensor([0.0, 0.0]) for _ in range(3)]
+    for i, row in enumerate(rows):
+        row.view(2, 1).add_(x[0] * i)
+    return rows
+
+
+def equal_and_returned(x):
+    return torch.tensor(0.0), torch.tensor(0.0), torch.tensor([1.0, 2.0]), x.new_tensor([1.0, 2.0]), torch.as_tensor([1.0, 2.0])
+
+
+@pytest.mark.parametrize("function", [equal_sums, equal_rows, equal_and_returned])
+def test_equal_literals_are_tensors_of_their_own(function):
+    assert_same(function, torch.tensor([5.0, 6.0]))
+    mine, other = thruway.compile(function)(torch.ones(2)), function(torch.ones(2))
+    for k, pair in enumerate(zip(mine, other)):
+        for one in pair:
+            one.add_(k + 1)
+    assert all(map(torch.equal, mine, other))

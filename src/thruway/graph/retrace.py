@@ -6,6 +6,7 @@ apart. What is recorded is eager's program, operator by operator; `functionalize
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -65,8 +66,8 @@ class Recorder(TraceMode):
         self.lift = lift
         self.line: UserLine | None = None
         self.lifted: list[torch.Tensor] = []
-        self._foreign: dict[int, TraceTensor] = {}
-        self._constants: dict[tuple, Node] = {}
+        self._foreign: dict[int, tuple[torch.Tensor, TraceTensor]] = {}         # by the identity of the tensor, which stays alive
+        self._constants = itertools.count()
 
     def place(self, meta: TensorMeta, name: str, weight: bool) -> TraceTensor:
         """A placeholder and the TraceTensor that stands for it."""
@@ -185,43 +186,30 @@ class Recorder(TraceMode):
         return node
 
     def adopt(self, t: torch.Tensor) -> TraceTensor:
-        """A foreign tensor: a literal becomes a constant; under `lift` another placeholder, one per tensor object."""
-        if id(t) in self._foreign:
-            return self._foreign[id(t)]
-        if not self.lift:
-            return self._constant(t)
+        """A foreign tensor: a constant, or under `lift` another placeholder, one per tensor object."""
+        if id(t) not in self._foreign:
+            self._foreign[id(t)] = t, self._lifted(t) if self.lift else self.literal(t)
+        return self._foreign[id(t)][1]
+
+    def _lifted(self, t: torch.Tensor) -> TraceTensor:
         meta = meta_of(t)
         last = next((n for n in reversed(self.graph.nodes) if n.op == "placeholder"), None)
         with self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(next(iter(self.graph.nodes), None)):
             made = self.place(meta, f"lifted_{len(self.lifted)}", isinstance(t, torch.nn.Parameter))
         self.lifted.append(t)
-        self._foreign[id(t)] = made
         return made
 
     def literal(self, t: torch.Tensor) -> TraceTensor:
-        return self._constant(t)
-
-    def _constant(self, t: torch.Tensor) -> TraceTensor:
-        """Equal literals share a node; a 0-dim one is `full`, so that it fuses."""
+        """A node of its own, also where another literal is equal: the program may write either. A 0-dim one is `full`, so that it fuses."""
         meta = meta_of(t)
-        with torch._C._DisableTorchDispatch():
-            if not meta.sizes:
-                key = (meta.dtype, meta.device, repr(t.item()))
-            else:
-                key = (meta, t.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy().tobytes())
-        node = self._constants.get(key) or self._make_constant(t, meta)
-        self._constants[key] = node
-        return _bind(from_meta(meta), node)
-
-    def _make_constant(self, t: torch.Tensor, meta: TensorMeta) -> Node:
         if meta.sizes:
-            node = constant_node(self.graph, f"constant_{len(self._constants)}", t.detach())
+            node = constant_node(self.graph, f"constant_{next(self._constants)}", t.detach())
         else:
             with torch._C._DisableTorchDispatch():
                 value = t.item()
             node = self.graph.call_function(torch.ops.aten.full.default, ([], value), {"dtype": t.dtype, "device": t.device})
         node.meta.update(value=meta, line=self.line)
-        return node
+        return _bind(from_meta(meta), node)
 
 
 def retrace(

@@ -11,6 +11,7 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
@@ -48,13 +49,13 @@ def simplify(graph: Graph, context: Context) -> Graph:
 
 
 def merge_repeated(graph: Graph) -> bool:
-    """Common subexpressions: the same operator with the same arguments over the same state of memory. In place."""
+    """Common subexpressions: the same operator with the same arguments over the same state of memory, and equal constants. In place."""
     storages = cache(lambda: Storages(graph))
     merged: dict[Node, Node] = {}
     first: dict[Any, Node] = {}
     alone: dict[Any, Node | None] = {}             # most nodes have no like, and what they compute is never spelled out
     for node in graph.nodes:
-        if not is_pure(node):
+        if not (is_pure(node) or _is_constant(node)):
             continue
         place = _place(node, merged)
         earlier = alone.setdefault(place, node)
@@ -73,14 +74,22 @@ def merge_repeated(graph: Graph) -> bool:
     return bool(merged)
 
 
-def _place(node: Node, merged: dict[Node, Node]) -> tuple[int, Node | None]:
+def _is_constant(node: Node) -> bool:
+    return node.op == "get_attr" and "constant" in node.meta
+
+
+def _place(node: Node, merged: dict[Node, Node]) -> Any:
     """Equal where two nodes may have one key; operators live for ever."""
+    if _is_constant(node):
+        return meta(node)
     inputs = node.all_input_nodes
     return id(node.target), merged.get(inputs[0], inputs[0]) if inputs else None
 
 
 def _key(node: Node, merged: dict[Node, Node], storages: Storages) -> Any:
-    """What the node computes, hashable: None where an argument is not."""
+    """What the node computes or holds, hashable: None where an argument is not."""
+    if _is_constant(node):
+        return meta(node), node.meta["constant"].contiguous().reshape(-1).view(torch.uint8).cpu().numpy().tobytes()
     versions = tuple(storages.version(used, node) for used in node.all_input_nodes)
     arguments = map_arg((node.args, tuple(sorted(node.kwargs.items()))), lambda used: merged.get(used, used))
     key = (node.target, _typed(arguments), versions)
@@ -103,7 +112,7 @@ def _may_share(kept: Node, node: Node, storages: Storages) -> bool:
     is returned."""
     if _leaves(kept) and _leaves(node):
         return False
-    if alias_arguments(node.target)[0]:
+    if node.op == "call_function" and alias_arguments(node.target)[0]:
         return True
     if storages.is_written(kept) or storages.is_written(node):
         return False
