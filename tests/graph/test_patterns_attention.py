@@ -224,6 +224,23 @@ def test_where_it_does_not_pay_it_stays():
     check(b, b.result(b.scores(2.0)), True, target=Target(kind="cuda"), rtol=5e-2, atol=5e-2)
 
 
+PAIRS = Target(vector_bytes=64, library_calls=frozenset({"onednn", "onednn_bf16", "bf16_pairs"}))
+
+
+@pytest.mark.parametrize("mask, sizes, expected", [
+    (None, (2, 3, 40, 8), True), ("causal", (2, 3, 40, 8), True), ("band", (2, 3, 40, 8), False), ("added", (2, 3, 40, 8), False), (None, (2, 3, 40, 12), False),
+])
+def test_bfloat16_by_pairs_takes_no_mask_but_a_causal_one(mask, sizes, expected):
+    b = Written(sizes, dtype=torch.bfloat16)
+    scores = b.scores(2.0)
+    if mask == "added":
+        scores = b(aten.add.Tensor, scores, b.input(rnd(40, 40, dtype=torch.bfloat16)))
+    elif mask is not None:
+        keep = causal(b, 40) if mask == "causal" else b(aten.tril.default, b(aten.ones.default, [40, 40], dtype=torch.bool), 3)
+        scores = b(aten.masked_fill.Scalar, scores, b(aten.bitwise_not.default, keep), -math.inf)
+    check(b, b.result(scores), expected, target=PAIRS, rtol=5e-2, atol=5e-2)
+
+
 ON_GPU = Target(kind="cuda")
 
 

@@ -8,10 +8,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from thruway.codegen.attention_bf16_c import attention_bf16_text
 from thruway.codegen.c import print_kernel
 from thruway.codegen.launch_list import Printed, launch_list
 from thruway.codegen.math_c import needed
 from thruway.codegen.operators import may_fault
+from thruway.codegen.pairs_c import PAIRS_GUARD
 from thruway.codegen.product_bf16_c import product_bf16_text
 from thruway.codegen.product_c import product_text
 from thruway.codegen.structure import lift_coordinates, structure
@@ -20,7 +22,8 @@ from thruway.core.sizes import atom
 from thruway.core.target import Target
 from thruway.loops.ir import Buffer, CheckIndex, Extern, Kernel, Op, Origin
 from thruway.schedule.depend import root
-from thruway.schedule.own_products import OwnProduct, own_product
+from thruway.schedule.own_attention import OwnAttention, own_kernel
+from thruway.schedule.own_products import OwnProduct
 from thruway.schedule.phases import phase_values
 from thruway.schedule.plan import Plan
 from thruway.schedule.rewrite import walk
@@ -33,7 +36,10 @@ static void (*tw_parallel_for)(long begin, long end, long grain, tw_body *body, 
 void tw_init(void *const *services) { tw_parallel_for = (void (*)(long, long, long, tw_body *, void *))services[0]; }
 """
 PLACEHOLDER = "KERNEL"
-PRODUCTS = {"float32": ("tw_k_product", product_text), "bfloat16": ("tw_k_product_bf16", product_bf16_text)}
+OWN = {
+    (OwnProduct, "float32"): ("tw_k_product", product_text), (OwnProduct, "bfloat16"): ("tw_k_product_bf16", product_bf16_text),
+    (OwnAttention, "bfloat16"): ("tw_k_attention_bf16", attention_bf16_text),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +75,14 @@ class _Kernels:
         """The step printed, or itself where it is a library call."""
         if isinstance(step, Kernel):
             return self.kernel(step)
-        product = own_product(step, self.plan.buffers, self.target)
-        return step if product is None else self.product(product)
+        own = own_kernel(step, self.plan.buffers, self.target)
+        return step if own is None else self.own(own)
 
-    def product(self, product: OwnProduct) -> Printed:
-        """One text for all products of a dtype: their sizes and layouts are arguments."""
-        symbol, text = PRODUCTS[product.dtype]
+    def own(self, own: OwnProduct | OwnAttention) -> Printed:
+        """One text for all products of a dtype, one for all attention: sizes and layouts are arguments."""
+        symbol, text = OWN[type(own), own.dtype]
         self.texts.setdefault(symbol, text(symbol))
-        return Printed(symbol, product.pointers, product.scalars, False, self.plan.buffers[product.out].kind != "temp", (product.out,))
+        return Printed(symbol, own.pointers, own.scalars, False, self.plan.buffers[own.out].kind != "temp", (own.out,))
 
     def kernel(self, kernel: Kernel) -> Printed:
         buffers = self.plan.buffers
@@ -126,10 +132,11 @@ def _line(origin: Origin) -> str:
 
 
 def _spread(kernels: Mapping[str, str], units: int) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Kernels over units, the longest first into the shortest unit; each unit with the functions that it calls."""
+    """Kernels over units, the longest first into the shortest unit, those that multiply by the same tiles into one; each with the functions that it calls."""
     bins: list[list[str]] = [[] for _ in range(min(units, len(kernels)))]
     for symbol in sorted(kernels, key=lambda s: -len(kernels[s])):
-        min(bins, key=lambda b: sum(len(kernels[s]) for s in b)).append(symbol)
+        shared = [b for b in bins if PAIRS_GUARD in kernels[symbol] and any(PAIRS_GUARD in kernels[s] for s in b)]
+        min(shared or bins, key=lambda b: sum(len(kernels[s]) for s in b)).append(symbol)
     order = list(kernels)
     chosen = [tuple(sorted(b, key=order.index)) for b in bins]
     return tuple(unit_text([kernels[s] for s in symbols]) for symbols in chosen), tuple(chosen)

@@ -14,6 +14,9 @@ OWN_VECTOR_BYTES = 64
 OWN_ROWS, OWN_WORK = 4, 1 << 18          # rows and multiplications below which a library's product, or a loop, is as fast as the kernel of ours
 PAIRED_ROWS, PAIRED_COLUMNS, PAIRED_INNER = range(24, 513), 8, 4096     # in bfloat16: rows for which it is faster, columns of a tile, longest sums
 
+ATTENTION_WIDTH, ATTENTION_ELEMENTS = 128, 1 << 17      # of a head in bfloat16: its widest rows, the most elements of its values
+ATTENTION_QUERIES, ATTENTION_KEYS = 16, 16              # fewer are left to others
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -34,8 +37,21 @@ class Target:
         if self.kind != "cpu" or not self.kernels or self.vector_bytes != OWN_VECTOR_BYTES or "mkl_fast" in self.library_calls or work < OWN_WORK:
             return False
         if dtype == "bfloat16":
-            return "bf16_pairs" in self.library_calls and "amx" not in self.library_calls and rows in PAIRED_ROWS
+            return self.multiplies_pairs() and rows in PAIRED_ROWS
         return dtype == "float32" and rows >= OWN_ROWS
+
+    def multiplies_pairs(self) -> bool:
+        """Whether the fastest way to multiply in bfloat16 is by pairs across a vector."""
+        return "bf16_pairs" in self.library_calls and "amx" not in self.library_calls
+
+    def has_own_attention(self, dtype: str, queries: SizeLike, keys: SizeLike, width: SizeLike) -> bool:
+        """Whether attention of these sizes is a kernel of ours. A number of queries that is not known counts as large."""
+        if self.kind != "cpu" or not self.kernels or self.vector_bytes != OWN_VECTOR_BYTES or dtype != "bfloat16" or not self.multiplies_pairs():
+            return False
+        if type(keys) is not int or type(width) is not int or type(queries) is int and queries < ATTENTION_QUERIES:
+            return False
+        fits = width % PAIRED_COLUMNS == 0 and 0 < width <= ATTENTION_WIDTH and keys * width <= ATTENTION_ELEMENTS
+        return fits and keys >= ATTENTION_KEYS
 
 
 def fits_pairs(columns: SizeLike, inner: SizeLike) -> bool:

@@ -16,7 +16,7 @@ from thruway.core.sizes import SizeLike
 from thruway.core.target import Target
 from thruway.loops.ir import Buffer, Extern, Kernel, Op
 from thruway.schedule.depend import read_buffers, root, written_buffers
-from thruway.schedule.own_products import own_product
+from thruway.schedule.own_attention import own_kernel
 from thruway.schedule.phases import phase_values
 from thruway.schedule.plan import Placement
 from thruway.schedule.rewrite import is_size, loads, walk
@@ -75,7 +75,7 @@ def _fixed(
         result.update({name: Placement("derived") for name in writes_of(step) if name not in result})
     leaving = {root(name, buffers) for name in outputs}
     for step in steps:
-        is_call = isinstance(step, Extern) and own_product(step, buffers, target) is None
+        is_call = isinstance(step, Extern) and own_kernel(step, buffers, target) is None
         for name in writes_of(step):
             if name in result:
                 continue

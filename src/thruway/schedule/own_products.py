@@ -71,7 +71,7 @@ def _matched(step: Extern, buffers: Mapping[str, Buffer]) -> OwnProduct | None:
 def _product(step: Extern, x: str, weight: str, bias: str | None, buffers: Mapping[str, Buffer], turned: bool = False) -> OwnProduct | None:
     names = (x, weight, step.outs[0], *(() if bias is None else (bias,)))
     dtype = buffers[x].dtype
-    if dtype not in DTYPES or any(not _is_plain(name, dtype, buffers) for name in names):
+    if dtype not in DTYPES or any(not is_plain(name, dtype, buffers) for name in names):
         return None
     a, w, out = buffers[x], buffers[weight], buffers[step.outs[0]]
     if len(w.sizes) != 2 or len(a.sizes) < 2 or out.alias is not None or not _runs_on(out.sizes, out.strides, 1):
@@ -83,17 +83,17 @@ def _product(step: Extern, x: str, weight: str, bias: str | None, buffers: Mappi
     is_read = a.strides[-1] == 1 and _runs_on(a.sizes[:-1], a.strides[:-1], a.strides[-2]) and 1 in (across, down)
     if not is_read:
         return None
-    roots, starts = zip(*(_place(name, buffers) for name in names))
+    roots, starts = zip(*(place(name, buffers) for name in names))
     return OwnProduct(roots[0], roots[1], roots[2], roots[3] if bias is not None else None, rows, columns, inner, a.strides[-2], down, across,
                       (starts[0], starts[1], starts[3] if bias is not None else 0), dtype)
 
 
-def _is_plain(name: str, dtype: str, buffers: Mapping[str, Buffer]) -> bool:
+def is_plain(name: str, dtype: str, buffers: Mapping[str, Buffer]) -> bool:
     b, base = buffers[name], buffers[root(name, buffers)]
     return b.strides is not None and b.dtype == base.dtype == dtype and b.device == "cpu"
 
 
-def _place(name: str, buffers: Mapping[str, Buffer]) -> tuple[str, SizeLike]:
+def place(name: str, buffers: Mapping[str, Buffer]) -> tuple[str, SizeLike]:
     """The storage that a buffer lies in, and its first element there."""
     start: SizeLike = 0
     while (alias := buffers[name].alias) is not None:
@@ -115,11 +115,11 @@ def _is_worth(product: OwnProduct, target: Target) -> bool:
     rows, columns, inner = product.rows, product.columns, product.inner
     if type(columns) is not int or type(inner) is not int or min(columns, inner) < LEAST_SIDE:
         return False
-    if product.dtype == "bfloat16" and not (fits_pairs(columns, inner) and product.down == 1 and _is_even(product.stride) and _is_even(product.across)):
+    if product.dtype == "bfloat16" and not (fits_pairs(columns, inner) and product.down == 1 and is_even(product.stride) and is_even(product.across)):
         return False
     count = rows if type(rows) is int else OWN_WORK
     return target.has_own_product(product.dtype, count, count * columns * inner)
 
 
-def _is_even(stride: SizeLike) -> bool:
+def is_even(stride: SizeLike) -> bool:
     return type(stride) is int and stride % 2 == 0

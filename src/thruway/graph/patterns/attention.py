@@ -52,6 +52,7 @@ def recognise_attention(graph: Graph, context: Context) -> Graph:
 
 SOFTMAXES = frozenset({aten.softmax.int, aten._softmax.default})
 PRODUCTS = frozenset({aten.matmul.default, aten.bmm.default})
+NEGATIONS = frozenset({aten.bitwise_not.default, aten.logical_not.default})
 
 
 def match(node: Node) -> Attention | None:
@@ -141,7 +142,17 @@ def _holds(a: Attention, node: Node, storages: Storages, context: Context) -> bo
     if any(storages.is_written(x) for x in operands) or len(a.keep) + len(a.dropped) > 0 and a.bias is not None:
         return False
     masks_fit = all(len(meta(mask).sizes) <= len(out.sizes) for mask in operands[3:])
-    return masks_fit and k.sizes[-1] != 0 and attention_pays(context.target, q, v.sizes[-2])
+    return masks_fit and k.sizes[-1] != 0 and attention_pays(context.target, q, v.sizes[-2], _is_plain(a))
+
+
+def _is_plain(a: Attention) -> bool:
+    """Whether nothing is masked but what lies behind a query."""
+    if a.bias is not None or len(a.keep) + len(a.dropped) > 1:
+        return False
+    if a.dropped and not is_op(a.dropped[0], *NEGATIONS):
+        return False
+    masks = (*a.keep, *(mask.args[0] for mask in a.dropped))
+    return all(meta(mask).dtype == "bool" and is_causal(mask, meta(a.query).sizes[-2], meta(a.value).sizes[-2]) for mask in masks)
 
 
 def _emit(emit: Emitter, a: Attention, node: Node) -> Node:
@@ -189,7 +200,7 @@ def _mask(emit: Emitter, a: Attention) -> Node | None:
 
 
 def _inverted(emit: Emitter, mask: Node) -> Node:
-    if is_op(mask, aten.bitwise_not.default, aten.logical_not.default) and meta(mask.args[0]).dtype == "bool":
+    if is_op(mask, *NEGATIONS) and meta(mask.args[0]).dtype == "bool":
         return mask.args[0]
     return emit(aten.logical_not.default, mask)
 
