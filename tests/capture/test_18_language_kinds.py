@@ -326,6 +326,54 @@ def test_a_division_by_an_element_stays_and_still_raises():
     assert thruway.metrics()["graph_breaks"] == 0 and thruway.metrics()["graphs"] == 1
 
 
+def divided_in_a_try(count, log):
+    try:
+        log.append(1)
+        return 1 / float(count)
+    except ZeroDivisionError:
+        return log
+
+
+def divided_before_the_end(count, log):
+    try:
+        return 1 / float(count)
+    finally:
+        log.append(2)
+
+
+def divided_below_a_try(count, log):
+    try:
+        return divided(count, 1)
+    except ArithmeticError as error:
+        log.append(str(error))
+        return error.args
+
+
+def divided_in_another_try(count, log):
+    try:
+        with torch.no_grad():
+            return 1 / float(count), log
+    except KeyError:
+        return log
+
+
+@pytest.mark.parametrize(("function", "breaks"), [
+    (divided_in_a_try, True), (divided_before_the_end, True), (divided_below_a_try, True), (divided_in_another_try, False)])
+def test_a_division_whose_error_code_of_the_users_handles(function, breaks):
+    def outcome(function, number):
+        log = []
+        try:
+            return function(torch.tensor(number), log), log
+        except ZeroDivisionError as error:
+            return str(error), log
+
+    thruway.reset()
+    compiled = thruway.compile(function)
+    for number in (2, 0, 4, 0):
+        assert outcome(compiled, number) == outcome(function, number)
+    assert (thruway.metrics()["graph_breaks"] > 0) is breaks
+
+
 @pytest.mark.parametrize(("module", "shape"), [
     (torch.nn.BatchNorm2d(3, momentum=None), (4, 3, 5, 5)), (torch.nn.BatchNorm1d(3, momentum=None, affine=False), (6, 3))])
 def test_batch_norm_with_a_cumulative_average(module, shape):

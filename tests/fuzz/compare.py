@@ -240,21 +240,22 @@ def _differentiate(result: Any) -> Any:
 
 def difference(text: str, backend: Any = "eager", name: str = "fuzz_program") -> Difference | None:
     """The first difference between eager and compiled; a fault of thruway's own counts as one even where it fell back to eager.
-    Where eager's own outcome hangs on the recursion limit, none is: how deep it came hangs on what the frames between are."""
+    Where eager's own outcome hangs on how deep the process stands, or on where objects lie in memory (the order of a set of functions), none is."""
     found = _difference(text, backend, name)
-    return None if found is not None and _hangs_on_depth(text, name) else found
+    return found if found is not None and is_settled(text, name) else None
 
 
-def _hangs_on_depth(text: str, name: str) -> bool:
+def is_settled(text: str, name: str) -> bool:
+    """Whether eager gives the same at every run."""
     limit = sys.getrecursionlimit()
     rows = []
-    for one in (limit, limit - 90):
-        sys.setrecursionlimit(one)
+    for less in (0, 90, 0, 0, 0, 0):
+        sys.setrecursionlimit(limit - less)
         try:
             rows.append(run((space := load(text, name)), space["f"]))
         finally:
             sys.setrecursionlimit(limit)
-    return rows[0] != rows[1]
+    return all(one == rows[0] for one in rows)
 
 
 def _difference(text: str, backend: Any, name: str) -> Difference | None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from fuzz.compare import difference
+from fuzz.compare import difference, is_settled
 from fuzz.tensors import write_tensor_program
 from fuzz.write import write_program
 
@@ -19,6 +19,12 @@ def test_a_program_that_once_differed(path):
     text = path.read_text()
     found = difference(text, re.search(r"# backend: (\w+)", text)[1])
     assert found is None, found
+
+
+@pytest.mark.parametrize("items, settled", [("lambda q: q, lambda q: q + 1, lambda q: q + 2", False), ("1, 2, 3", True)])
+def test_the_order_of_a_set_of_functions_hangs_on_addresses(items, settled):
+    text = f"import torch\ndef f(t):\n    return [q(3) if callable(q) else q for q in {{{items}}}]\nARGUMENTS = [lambda: [torch.ones(2)]] * 8\n"
+    assert is_settled(text, "program") is settled
 
 
 def test_fresh_programs():

@@ -193,6 +193,14 @@ def caught_where_it_writes_by_a_number(x, i, v):
     return x * v[0]
 
 
+def caught_where_it_writes_by_a_mask(x, i, v):
+    try:
+        x[x * 4 > i.max()] = v.new_ones(4)
+    except ERRORS:
+        return x * 3
+    return x * v[0]
+
+
 def caught_of_a_count(x, i, v):
     x.add_(1)
     try:
@@ -205,10 +213,31 @@ def caught_of_a_count(x, i, v):
 @pytest.mark.parametrize("function", [
     caught, caught_above, caught_where_it_writes, suppressed, in_a_handler, caught_by_the_second_clause, caught_around_a_mode,
     caught_by_a_name_of_its_own, caught_around_another_try, caught_of_a_number, caught_where_it_writes_by_a_number, caught_of_a_count,
+    caught_where_it_writes_by_a_mask,
 ])
 def test_errors_after_a_write_are_caught_as_in_eager(function, wants_grad):
     assert_left_as_by_eager(function, wants_grad)
     assert any(event.reason.code == "TW120" for event in pipeline.journal.of_kind("graph_break"))
+
+
+def behind_an_except(x, i, v):
+    x.add_(1)
+    try:
+        raise KeyError
+    except KeyError:
+        return x[i] * v
+
+
+def test_the_error_being_handled_is_the_context_of_one_after_a_write():
+    compiled = thruway.compile(behind_an_except)
+    for i in (OUTSIDE, INSIDE, OUTSIDE):
+        for function in (behind_an_except, compiled):
+            try:
+                function(torch.ones(4), i, torch.ones(3))
+            except IndexError as error:
+                assert type(error.__context__) is KeyError and i is OUTSIDE
+            else:
+                assert i is INSIDE
 
 
 def caught_without_a_write(x, i, v):
@@ -243,6 +272,15 @@ def caught_as_what_it_is_not(x, i, v):
         return x * len(str(error))
 
 
+def behind_an_except_that_is_left(x, i, v):
+    x.add_(1)
+    try:
+        raise KeyError
+    except KeyError:
+        made = v * 2
+    return x[i] * made
+
+
 def a_slice_by_a_number(x, i, v):
     x.add_(1)
     try:
@@ -274,6 +312,7 @@ def calls_in_the_end(x, i, v):
 
 @pytest.mark.parametrize("function", [
     caught_without_a_write, not_caught, written_behind, caught_as_what_it_is_not, taken_back_in_the_end, calls_in_the_end, a_slice_by_a_number,
+    behind_an_except_that_is_left,
 ])
 def test_other_functions_stay_one_graph(function):
     compiled = thruway.compile(function, fullgraph=True)

@@ -1,7 +1,7 @@
 """An operator whose elements decide whether it raises, in a `try` of the user's, after a tensor from outside was written.
 
 Where a graph fails, the function itself runs again from its start and does what eager does. It cannot after such a write, so the operator
-is left to Python there, with the handlers around it.
+is left to Python there, with the handlers around it. So is one behind an `except`: its error carries the one being handled.
 """
 
 from __future__ import annotations
@@ -20,8 +20,14 @@ RAISED = (IndexError, RuntimeError, ValueError, torch.linalg.LinAlgError)       
 
 def refuse_caught_error(state: State, name: str) -> None:
     """For a call of `name` that was just recorded and whose elements may make it raise."""
-    if writes_inputs(state) and any(not is_library(frame.code.co_filename) and is_handled(state, frame, RAISED, _raises_again) for frame in state.frames):
+    if writes_inputs(state) and any(
+            frame.handled or not is_library(frame.code.co_filename) and is_handled(state, frame, RAISED, _raises_again) for frame in state.frames):
         raise unsupported(state, "TW120", name)
+
+
+def may_be_caught(state: State, raised: type[BaseException]) -> bool:
+    """Whether code of the user's runs where an effect raises that, behind the graph: too late for handlers, and for what `finally` takes back."""
+    return any(not is_library(frame.code.co_filename) and is_handled(state, frame, (raised,), _leaves_torch) for frame in state.frames)
 
 
 def writes_inputs(state: State) -> bool:
@@ -32,11 +38,13 @@ def writes_inputs(state: State) -> bool:
 def _raises_again(frame: Frame, found: ExceptionRange, at: int) -> bool:
     """Whether the handler only raises the same error again, as a `finally` does: the effects that it takes back still wait for the graph, so
     none of them is seen; what else it does is lost."""
-    return passes_on(frame.code, at) or frame.program[at][1].op == "WITH_EXCEPT_START" and _is_of_torch(frame, found)
+    return passes_on(frame.code, at) or _leaves_torch(frame, found, at)
 
 
-def _is_of_torch(frame: Frame, found: ExceptionRange) -> bool:
+def _leaves_torch(frame: Frame, found: ExceptionRange, at: int) -> bool:
     """Whether it is the end of a `with` over a manager of torch's, which catches nothing."""
+    if frame.program[at][1].op != "WITH_EXCEPT_START":
+        return False
     leave = frame.stack[found.depth - 1] if 0 < found.depth <= len(frame.stack) else None
     owner = leave.owner if isinstance(leave, MethodValue) else None
     return isinstance(owner, ObjectValue) and owner.cls.value.__module__.partition(".")[0] == "torch"

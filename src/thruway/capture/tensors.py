@@ -136,7 +136,7 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
         trace_kwargs = {k: to_trace(v) for k, v in kwargs.items()}
     except NotTensorArguments:
         return None
-    writes, checked, state.is_hanging = state.writes, state.facts.checked, False
+    writes = state.writes
     try:
         result = run_trace(state, target, trace_args, trace_kwargs)
     except NumberWanted as wanted:
@@ -145,7 +145,7 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
             raise
         return call_torch(state, target, *changed)
     recorded = record_result(state, target, args, kwargs, result, state.writes != writes)
-    if state.is_hanging or state.facts.checked != checked:
+    if state.is_hanging:
         refuse_caught_error(state, getattr(target, "__name__", str(target)))
     return recorded
 
@@ -201,10 +201,12 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
         raise unsupported(state, "TW101", f"{target.__name__} over packed sequences")
     if _is_too_large((args, kwargs)) and (raised := eager_error(target, args, kwargs)) is not None:
         raise_real(state, raised)
-    deferred, writes = state.facts.deferred, state.writes
+    deferred, checked, writes = state.facts.deferred, state.facts.checked, state.writes
+    state.is_hanging = False
     try:
         result = _whole(target, args) if target in PRODUCTS and any(map(_is_symbolic, args)) else target(*args, **kwargs)
         state.is_opaque = state.facts.deferred != deferred
+        state.is_hanging |= state.facts.checked != checked
     except NumberWanted:
         raise
     except Unsupported as error:

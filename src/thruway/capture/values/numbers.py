@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from thruway.capture.breaks import unsupported
+from thruway.capture.caught import may_be_caught
 from thruway.capture.state import State
 from thruway.capture.tensors import call_torch, result_value, size_node
 from thruway.capture.values.base import Constant, DictValue, SizeValue, TensorValue, TupleValue, Value, holds_element
@@ -168,6 +170,8 @@ def divide_elements(state: State, left: Value, right: Value) -> Value | None:
     left = Constant(float(left.value)) if isinstance(left, Constant) and type(left.value) is int and abs(left.value) <= EXACT else left
     if kind_of_number(left) is not float or kind_of_number(right) is not float:
         return None
+    if may_be_caught(state, ZeroDivisionError):
+        raise unsupported(state, "TW103", "a divisor, whose error would be caught here")
     quotient = call_torch(state, operator.truediv, [number_tensor(state, left), number_tensor(state, right)], {})
     record(state, "call", Constant(check_divisor), TupleValue((right,)), DictValue())
     return number_value(state, quotient, float)

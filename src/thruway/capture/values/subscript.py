@@ -9,6 +9,7 @@ from typing import NoReturn
 import torch
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.caught import refuse_caught_error
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import NotTensorArguments, add_node, call_torch, run_trace, to_trace
 from thruway.capture.values.arrays import array_item, write_array
@@ -213,6 +214,8 @@ def _set_tensor_item(state: State, value: TensorValue, key: Value, new: Value) -
     except NotTensorArguments:
         raise unsupported(state, "TW106", "an item of Tensor") from None
     add_node(state, operator.setitem, [value, key, new], {})
+    if state.is_hanging:
+        refuse_caught_error(state, "setitem")
 
 
 def _set_list_item(state: State, value: ListValue, key: Value, new: Value) -> None:
