@@ -282,7 +282,8 @@ class CompiledFunction:
                 graph = self._thruway(captured, settings)
                 if graph is None and any(is_symbolic(each.meta) for each in captured.inputs):
                     raise _TooDynamic("the compiler wants fixed sizes for this graph")
-            plain = plain_region(captured.graph.graph, captured.run if graph else captured.forward)
+            put_back = captured.written if captured.fails_behind_write and not graph else ()
+            plain = plain_region(captured.graph.graph, captured.run if graph else captured.forward, put_back)
             if sets_modes(captured.graph.graph, SETTERS):
                 plain = _keeping_modes(plain)
             graph = _compared(graph, plain, captured, settings) if graph else plain

@@ -170,6 +170,12 @@ class WriteRecorder(TraceMode):
             self._refuse_shown_sizes(args[0])
         return super().__torch_dispatch__(func, types, args, kwargs)
 
+    def _is_refused(self, root: TraceTensor) -> bool:
+        """Whether torch writes it and then raises: an inference tensor, outside inference mode."""
+        found = self.state.by_trace.get(id(root))
+        real = found.real if found is not None else None
+        return isinstance(real, torch.Tensor) and real.is_inference() and not torch.is_inference_mode_enabled()
+
     def _refuse_shown_sizes(self, trace: TraceTensor) -> None:
         """Sizes that change between calls are read from inputs behind the graph: those must still have them then."""
         if any(owner.known_trace is trace for owner, _ in self.state.symbols.values() if isinstance(owner, TensorValue)):
@@ -187,6 +193,8 @@ class WriteRecorder(TraceMode):
                 if isinstance(one, TraceTensor):
                     if self.state.effects.steps and is_shown(self.state, one.root):
                         raise unsupported(self.state, "TW106", "a tensor that a call before it looks at")
+                    if self._is_refused(one.root):
+                        raise unsupported(self.state, "TW106", "an inference tensor outside inference mode")
                     self.state.written.add(id(one.root))
                     self.writes = self.state.writes = self.state.writes + 1
                     if hangs_on_order(one, (*args, *kwargs.values()), self.state.facts):
@@ -275,7 +283,7 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     module = _LazyGraphModule(torch.nn.Module(), graph) if has_calls or outputs else None
     guards = GuardSet(modes, tuple(state.guards.values()))
     return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept), reasons, state.facts.as_known(),
-                    state.hides_compiling, overlap)
+                    state.hides_compiling, overlap, state.fails_behind_write)
 
 
 def _graph_input(state: State, one: Input) -> GraphInput:
@@ -286,5 +294,6 @@ def _graph_input(state: State, one: Input) -> GraphInput:
         is_data = isinstance(value.size.node, FloatNode)
         return GraphInput(one.node.name, value.source, bare(value.size) if not is_data else int if isinstance(value.size, torch.SymInt) else float)
     meta = value.found_meta
-    is_weight = is_module_tensor(value.source) and id(value.trace.root) not in state.written
-    return GraphInput(one.node.name, value.source, replace(meta, requires_grad=value.real.requires_grad), is_weight)
+    is_written = id(value.trace.root) in state.written
+    is_weight = is_module_tensor(value.source) and not is_written
+    return GraphInput(one.node.name, value.source, replace(meta, requires_grad=value.real.requires_grad), is_weight, is_written)

@@ -20,12 +20,13 @@ from thruway.shapes.symbolic import Facts
 class GraphInput:
     """One placeholder of the graph, in order: a tensor, an integer where `meta` is a size, a float where it is `float`, or
     an array of numpy's where it is `object`.
-    `weight`: reached through a module's parameters or buffers and not written."""
+    `weight`: reached through a module's parameters or buffers and not written. `written`: by an operator of the graph."""
 
     name: str
     source: Source
     meta: TensorMeta | SizeLike | type
     weight: bool = False
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Captured:
     function itself runs: its code raises.
     `kept` are objects that the entry must keep alive (`Made` sources index it). `break_reasons` say what is not in the graph, `facts` what the
     guards say of symbolic sizes. `hides_compiling`: the code heard that it is not being compiled, and its continuations must, too.
+    `fails_behind_write`: elements decide whether an operator raises, behind a write of an input.
     `overlap`: an input that is written shares memory with another, so that calls may not be reordered; none of them was left out."""
 
     name: str
@@ -50,6 +52,12 @@ class Captured:
     facts: Facts = field(default_factory=Facts)
     hides_compiling: bool = False
     overlap: BreakReason | None = None
+    fails_behind_write: bool = False
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The places of the inputs that the graph writes."""
+        return tuple(i for i, each in enumerate(self.inputs) if each.written)
 
     @property
     def forward(self) -> Callable[..., tuple[object, ...]]:

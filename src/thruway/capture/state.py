@@ -190,6 +190,7 @@ class State:
     found_by_code: bool = False                           # the function may be another one of the same code at the next call
     number_inputs: dict[Source, Any] = field(default_factory=dict)
     is_hanging: bool = False                              # elements decide whether what was traced last raises
+    fails_behind_write: bool = False                      # elements decide whether an operator raises, once an input is written
     is_opaque: bool = False                               # what was traced last depends on elements: eager's kernels must run it
     lookups: dict[Any, Any] = field(default_factory=dict)
     class_writes: dict[tuple[type, str], Written] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 INDEXING = frozenset({
     "index", "index_select", "gather", "embedding", "embedding_bag", "take", "take_along_dim", "scatter", "scatter_add", "scatter_reduce", "index_add",
     "index_copy", "index_fill", "index_put", "index_reduce", "one_hot", "nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward",
-    "nll_loss2d_forward", "cross_entropy_loss", "_unsafe_index", "bincount", "put",
+    "_embedding_bag", "_embedding_bag_forward_only", "nll_loss2d_forward", "cross_entropy_loss", "_unsafe_index", "bincount", "put",
 })
 DIVIDING = frozenset({"floor_divide", "remainder", "fmod", "div"})       # integers by 0
 SOLVING = ("linalg_", "_linalg_", "cholesky", "inverse", "lu_", "multinomial", "bernoulli", "normal", "masked_scatter", "_assert_async", "ctc_loss")

@@ -24,6 +24,7 @@ from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import NotConstant, as_python
 from thruway.capture.values.errors import raise_error, raise_real
+from thruway.capture.values.instance import is_instance
 from thruway.capture.values.types_ import is_subclass, python_type
 from thruway.capture.values.unpack import mapping_items
 from thruway.capture.wrap import instance_dict
@@ -38,7 +39,7 @@ def instance_check(state: State, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, CompiledValue):
         value = value.original                       # its __class__
     try:
-        return boolean(is_subclass(state, python_type(value), as_python(state, wanted)))
+        return boolean(is_instance(state, value, as_python(state, wanted)))
     except TypeError as error:
         raise_real(state, error)
 

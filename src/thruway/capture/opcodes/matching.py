@@ -13,7 +13,8 @@ from thruway.capture.values.call import run_inline
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.find import find_item
 from thruway.capture.values.length import length_of
-from thruway.capture.values.types_ import is_subclass, python_type
+from thruway.capture.values.instance import is_instance
+from thruway.capture.values.types_ import python_type
 
 SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
@@ -45,7 +46,7 @@ def match_class(state: State, frame: Frame, ins: Instruction) -> None:
 
 
 def _attributes(state: State, subject: Value, cls: type, count: int, names: tuple[str, ...]) -> Value:
-    if not is_subclass(state, python_type(subject), cls):
+    if not is_instance(state, subject, cls):
         return NONE
     found: list[Value | None] = []
     if count and cls in SELF_MATCHING:
