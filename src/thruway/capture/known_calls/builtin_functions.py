@@ -28,6 +28,7 @@ from thruway.capture.values.order import sort_values
 from thruway.capture.values.sizes import size_operation
 from thruway.capture.values.subscript import delete_item, get_item, set_item
 from thruway.capture.values.truth import truth
+from thruway.capture.values.types_ import python_type
 from thruway.frame.guard import MISSING
 from thruway.shapes.symbolic import SizeNode
 
@@ -152,7 +153,7 @@ def rounded(state: State, args: Args, kwargs: Kwargs) -> Result:
     if isinstance(args[0], ObjectValue) and isinstance(found := state.type_lookup(args[0].cls, "__round__"), types.FunctionType):
         return call(state, bind(state, found, args[0], args[0].cls, "__round__"), args[1:], kwargs)
     if isinstance(args[0], TensorValue):
-        return call_torch(state, torch.Tensor.round, [args[0]], {"decimals": args[1]} if len(args) > 1 else {})
+        raise_error(state, TypeError, f"type {python_type(args[0]).__name__} doesn't define __round__ method")
     found = rounded_size(state, args, kwargs)
     return call_pure(state, round, args, kwargs) if found is None else found
 

@@ -23,6 +23,7 @@ from thruway.capture.values.mapping import complete
 from thruway.capture.values.types_ import python_type
 from thruway.capture.wrap import instance_dict
 from thruway.frame.guard import MISSING
+from thruway.frame.source import Attr
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -165,6 +166,10 @@ def _pairs(state: State, mapping: DictValue) -> list[tuple[Any, tuple[Value, Val
 
 
 def _new_dict(state: State, value: DictValue, items: dict) -> DictValue:
+    if value.real is not None and value.cls.__dictoffset__:              # an OrderedDict may have attributes
+        if vars(value.real):
+            raise unsupported(state, "TW101", f"copy of {value.cls.__name__} with attributes")
+        state.guard("length", Attr(value.source, "__dict__"), 0)
     made = DictValue(items, cls=value.cls)
     made.factory = value.factory
     return made

@@ -6,11 +6,14 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from thruway.capture.known_calls.plain_iterators import ITERATED, PLAIN, called_until
 from thruway.capture.state import Frame, Inline, State, UserRaise
+from thruway.capture.tensors import call_torch
 from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
-    FALSE, NONE, Constant, GeneratorValue, ListValue, ObjectValue, SizeValue, TupleValue, Value,
+    FALSE, NONE, Constant, GeneratorValue, ListValue, ObjectValue, SizeValue, TensorValue, TupleValue, Value,
 )
 from thruway.capture.values.call import call, call_pure, run_inline
 from thruway.capture.values.constants import as_python, specialize
@@ -94,6 +97,8 @@ def reverse(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
     match value:
         case ListValue() | TupleValue():
             return ListIterator(value, len(value.items) - 1, -1)
+        case TensorValue():                             # a tensor, not an iterator
+            return call_torch(state, torch.Tensor.flip, [value, Constant(0)], {}) if value.trace.dim() else value
         case ObjectValue():
             found = state.type_lookup(value.cls, "__reversed__")
             if hasattr(found, "__code__"):

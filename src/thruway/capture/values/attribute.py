@@ -517,6 +517,9 @@ def _read_builtin_instance(state: State, value: Value, name: str) -> Result:
     if name == "__class__":
         return cls
     found = state.type_lookup(cls, name)
+    if found is MISSING and isinstance(value, DictValue) and value.real is not None and value.cls.__dictoffset__:
+        held = read_key(state, InstanceDict(value.source, vars(value.real)), name)
+        return _missing(state, value, name) if held is None else held
     if found is MISSING:
         return _missing(state, value, name)
     return bind(state, found, value, cls, name)

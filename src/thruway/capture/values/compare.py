@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from collections.abc import Callable
@@ -14,8 +15,8 @@ from thruway.capture.tensors import call_torch
 from thruway.capture.values.arrays import beside_tensor, is_scalar_of_numpy, operate
 from thruway.capture.values.attribute import class_attribute_source
 from thruway.capture.values.base import (
-    FALSE, TRUE, ArrayValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, TensorValue, TextValue, TupleValue, Value,
-    ViewValue,
+    FALSE, TRUE, ArrayValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, SetValue, SizeValue, SliceValue, TensorValue, TextValue,
+    TupleValue, Value, ViewValue,
 )
 from thruway.capture.values.binary import is_set_like, set_items
 from thruway.capture.values.call import call, run_inline
@@ -88,6 +89,8 @@ def _by_slots(state: State, symbol: str, left: Value, right: Value) -> Value:
         tries.reverse()
     for owner, sign, other in tries:
         if not isinstance(owner, ObjectValue):
+            if other.storage is not None and python_type(owner) in python_type(other).__mro__:
+                return run_inline(state, compare(state, sign, owner, other.storage))
             continue
         found = state.type_lookup(owner.cls, SLOTS[sign])
         if isinstance(found, types.FunctionType):
@@ -119,6 +122,8 @@ def equal(state: State, left: Value, right: Value) -> bool:
             return len(left.items) == len(right.items) and all(equal(state, a, b) for a, b in zip(left.items, right.items))
         case DictValue(), DictValue():
             return _dicts_equal(state, left, right)
+        case SliceValue(), SliceValue():
+            return equal(state, _parts(left), _parts(right))
         case (SetValue() | ViewValue(), SetValue() | ViewValue()) if is_set_like(left) and is_set_like(right):
             return set(set_items(state, left)) == set(set_items(state, right))
         case MethodValue(), MethodValue():
@@ -140,7 +145,14 @@ def equal(state: State, left: Value, right: Value) -> bool:
 def _dicts_equal(state: State, left: DictValue, right: DictValue) -> bool:
     complete(state, left)
     complete(state, right)
+    if issubclass(left.cls, collections.OrderedDict) and issubclass(right.cls, collections.OrderedDict) and [*left.items] != [*right.items]:
+        return False
     return left.items.keys() == right.items.keys() and all(equal(state, pair[1], right.items[key][1]) for key, pair in left.items.items())
+
+
+def _parts(value: SliceValue) -> TupleValue:
+    """Slices compare as the tuple of what they hold."""
+    return TupleValue((value.start, value.stop, value.step))
 
 
 def _order(state: State, symbol: str, function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
@@ -150,6 +162,8 @@ def _order(state: State, symbol: str, function: Callable[[Any, Any], Any], left:
                 if not equal(state, a, b):
                     return run_inline(state, compare(state, symbol, a, b))
             return boolean(function(len(left.items), len(right.items)))
+        case SliceValue(), SliceValue():
+            return _order(state, symbol, function, _parts(left), _parts(right))
         case (SetValue() | ViewValue(), SetValue() | ViewValue()) if is_set_like(left) and is_set_like(right):
             return boolean(function(set(set_items(state, left)), set(set_items(state, right))))
     try:
