@@ -354,3 +354,36 @@ def test_a_refusal_to_write_over_what_is_read_is_caught(function, breaks):
             expected, found = outcome(function, INSIDE, torch.ones(3)), outcome(compiled, INSIDE, torch.ones(3))
         assert str(found) == str(expected)
     assert thruway.metrics()["graph_breaks"] == breaks
+
+
+def looked_up(table, i, log):
+    log.append("before")
+    return table(i) * 2
+
+
+def looked_up_in_a_try(table, i, log):
+    try:
+        return table(i) * 2
+    except ERRORS as error:
+        log.append(str(error))
+        return table.weight * 3
+
+
+@pytest.mark.parametrize("wants_grad", [False, True])
+@pytest.mark.parametrize("function", [looked_up, looked_up_in_a_try])
+@pytest.mark.parametrize("make", [torch.nn.Embedding, torch.nn.EmbeddingBag, lambda *sizes: torch.nn.Embedding(*sizes, max_norm=0.5)])
+def test_an_index_out_of_an_embedding_is_an_error_as_in_eager(make, function, wants_grad):
+    """Those with a largest norm write their weights first."""
+    def run(call, table, i):
+        log = []
+        try:
+            return call(table, i, log).detach().tolist(), log, table.weight.tolist()
+        except ERRORS as error:
+            return str(error), log if function is looked_up_in_a_try or table.max_norm is None else None, table.weight.tolist()
+
+    with torch.set_grad_enabled(wants_grad):
+        tables = make(4, 3), make(4, 3)
+        tables[1].load_state_dict(tables[0].state_dict())
+        compiled = thruway.compile(function)
+        for i in (OUTSIDE[None], INSIDE[None], OUTSIDE[None]):
+            assert run(compiled, tables[1], i) == run(function, tables[0], i)

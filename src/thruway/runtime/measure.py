@@ -15,12 +15,13 @@ from typing import Any
 
 from torch.fx import Graph
 
-from thruway.runtime.plain import may_draw, may_write
+from thruway.runtime.plain import calls_in, may_draw, may_write, name_of
 
 MARGIN = 1.05
 PAIRS, MANY = 5, 15
 SHORT = 2e-4                   # seconds of a call of which MANY are cheap
 LONGEST = 1.0                  # seconds from which on a second run would be felt
+UNCOMPARED = frozenset({"embedding", "embedding_bag"})        # graphs with these are whole language models, in which a second run costs most
 LEAD, CLEAR_LEAD = 0.8, 0.33   # ratios compiled/eager that end it after two calls, and after one: eager's first call pays for its own start
 Graphs = Callable[..., tuple[Any, ...]]
 
@@ -36,8 +37,8 @@ class Verdict:
 
 
 def is_comparable(graph: Graph) -> bool:
-    """Whether running `graph` once more leaves no trace."""
-    return not may_write(graph) and not may_draw(graph)
+    """Whether running `graph` once more leaves no trace, and is worth it."""
+    return not may_write(graph) and not may_draw(graph) and all(name_of(node) not in UNCOMPARED for node in calls_in(graph))
 
 
 class Comparison:
