@@ -20,9 +20,11 @@ RAISED = (IndexError, RuntimeError, ValueError, torch.linalg.LinAlgError)       
 
 def refuse_caught_error(state: State, name: str) -> None:
     """For a call of `name` that was just recorded and whose elements may make it raise."""
-    if writes_inputs(state) and any(
-            frame.handled or not is_library(frame.code.co_filename) and is_handled(state, frame, RAISED, _raises_again) for frame in state.frames):
+    if not writes_inputs(state):
+        return
+    if any(frame.handled or not is_library(frame.code.co_filename) and is_handled(state, frame, RAISED, _raises_again) for frame in state.frames):
         raise unsupported(state, "TW120", name)
+    state.fails_behind_write = True
 
 
 def may_be_caught(state: State, raised: type[BaseException]) -> bool:

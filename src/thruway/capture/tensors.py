@@ -16,7 +16,7 @@ import torch.nn.functional
 from torch.utils._device import _device_constructors
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.caught import refuse_caught_error, writes_inputs
+from thruway.capture.caught import refuse_caught_error
 from thruway.capture.eager_errors import eager_error
 from thruway.capture.read_by_torch import with_number
 from thruway.capture.state import Input, State
@@ -147,7 +147,6 @@ def call_torch(state: State, target: Any, args: list[Value], kwargs: dict[str, V
     recorded = record_result(state, target, args, kwargs, result, state.writes != writes)
     if state.is_hanging:
         refuse_caught_error(state, getattr(target, "__name__", str(target)))
-        state.fails_behind_write |= writes_inputs(state)
     return recorded
 
 
