@@ -374,6 +374,7 @@ def _build_object(out: Emitter, value: ObjectValue, recipe: tuple, name: str) ->
     if attributes:
         pairs = ", ".join(f"{out.value(k)}: {out.value(v)}" for k, v in attributes)
         lines.append(f"{name}.__dict__.update({{{pairs}}})")
+    slots = () if issubclass(value.cls.value, property) else slots           # its `__init__` sets them
     lines += [f"object.__setattr__({name}, {slot!r}, {out.value(v)})" for slot, v in slots if slot[0] != "." and not slot.startswith("__") or slot in LINKS]
     if any(slot == RAISED_BARE for slot, _ in slots) and not any(slot == "__context__" for slot, _ in slots):
         lines.append(f"{name}.__context__ = {out.constant(sys.exception)}()")
@@ -385,6 +386,8 @@ def _new_text(out: Emitter, value: ObjectValue, cls: str, storage: Any, name: st
     real = value.cls.value
     if issubclass(real, BaseException):
         return f"{cls}.__new__({cls}, {out.values(value.new_args)})", []
+    if issubclass(real, property):
+        return f"property.__new__({cls})", [f"property.__init__({name}, {out.values(value.new_args)})"]
     match value.storage:
         case None:
             maker = next(base for base in real.__mro__ if "__new__" in base.__dict__ and not isinstance(base.__dict__["__new__"], staticmethod))

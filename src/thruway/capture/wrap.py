@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import _disable_current_modes
 
 from thruway.capture.breaks import unsupported
@@ -31,6 +32,7 @@ from thruway.capture.values.base import (
 )
 from thruway.capture.values.constants import from_python
 from thruway.capture.values.overriding import FunctionsAsk, overrides
+from thruway.core.errors import NotNow
 from thruway.core.marks import ORIGINAL, STATIC, is_compiled_type, original_of
 from thruway.core.sizes import mul, symbol
 from thruway.frame.guard import Holds, TensorExpectation
@@ -249,6 +251,8 @@ def _wrap_tensor_subclass(state: State, obj: torch.Tensor, source: Source, guard
     """One that only marks its class computes like a tensor. What others do is their own code's: they are passed on, and whatever computes with
     them breaks."""
     cls = type(obj)
+    if state.may_wait and is_lazy(obj):
+        raise NotNow(f"{tell(source)} has no shape yet, and gets one where it is used first")
     if _computes_plainly(cls):
         return _wrap_tensor(state, obj, source, guarded)
     value = _wrap_object(state, obj, source, guarded)

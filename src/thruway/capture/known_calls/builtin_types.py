@@ -16,7 +16,7 @@ from thruway.capture.known_calls.torch_tensors import INTEGERS, item
 from thruway.capture.opcodes.stack import cell_content
 from thruway.capture.state import Inline, State, UserRaise
 from thruway.capture.tensors import call_torch
-from thruway.capture.values.attribute import bind
+from thruway.capture.values.attribute import bind, find_attribute, set_attribute
 from thruway.capture.values.arrays import number_in_array
 from thruway.capture.values.base import (
     ArrayValue, NONE, CellValue, Constant, DictValue, ListValue, MethodValue, ObjectValue, PartialValue, SetValue, SizeValue, SliceValue, SuperValue,
@@ -37,7 +37,6 @@ from thruway.capture.values.text import text_of
 from thruway.capture.values.truth import truth
 from thruway.capture.values.types_ import python_type, type_value
 from thruway.capture.values.unpack import mapping_items
-from thruway.capture.values.attribute import find_attribute
 from thruway.shapes.known_elements import known_number
 from thruway.shapes.symbolic import symint
 
@@ -196,15 +195,42 @@ def plain_object(state: State, args: Args, kwargs: Kwargs) -> Value:
     return ObjectValue(state.class_of(object, None))
 
 
+def property_new(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """property.__new__ for a subclass."""
+    return ObjectValue(args[0])
+
+
+def property_init(state: State, args: Args, kwargs: Kwargs) -> Value:
+    """property.__init__ of one that was made inside, by its functions alone: it then has their first one's text."""
+    made, *functions = args
+    if not isinstance(made, ObjectValue) or made.real is not None or kwargs or not 1 <= len(functions) <= 3:
+        raise unsupported(state, "TW101", "property.__init__")
+    made.new_args = tuple(functions)
+    made.slots.update(zip(("fget", "fset", "fdel"), (*functions, NONE, NONE)))
+    text = find_attribute(state, functions[0], "__doc__")
+    if text is not None and text is not NONE:
+        set_attribute(state, made, "__doc__", text)
+    return NONE
+
+
 def new_super(state: State, args: Args, kwargs: Kwargs) -> Value:
     """super() takes `__class__` and the first argument from the running frame."""
     if args:
+        if len(args) < 2 or args[1] is NONE:
+            raise unsupported(state, "TW101", "super() without an object")
+        _check_super(state, *args)
         return SuperValue(args[0].value, args[1])
     frame = state.frames[-1]
     cls = cell_content(state, frame.cells["__class__"], "__class__")
     name = frame.code.co_varnames[0]
     owner = frame.locals.get(name) or frame.cells.get(name)
     return SuperValue(cls.value, owner.content if isinstance(owner, CellValue) else owner)
+
+
+def _check_super(state: State, cls: Value, owner: Value) -> None:
+    found = owner.value if isinstance(owner, Constant) and isinstance(owner.value, type) else python_type(owner)
+    if not issubclass(found, cls.value) and not issubclass(python_type(owner), cls.value):
+        raise_error(state, TypeError, "super(type, obj): obj must be an instance or subtype of type")
 
 
 def new_partial(state: State, args: Args, kwargs: Kwargs) -> Value:
@@ -291,7 +317,7 @@ ROWS = {
     object.__new__: new_object, object.__init__: object_init, BaseException.__init__: exception_init,
     **{cls.__init__: exception_init for cls in BaseException.__subclasses__() + Exception.__subclasses__() if cls.__module__ == "builtins"},
     dict.__init__: dict_init, collections.OrderedDict.__init__: dict_init, list.__init__: list_init, tuple.__new__: tuple_new,
-    dict.__new__: container_new, list.__new__: container_new,
+    property.__new__: property_new, property.__init__: property_init, dict.__new__: container_new, list.__new__: container_new,
     int.__new__: scalar_new(int), float.__new__: scalar_new(float), str.__new__: scalar_new(str),
     object.__init_subclass__: no_effect,
 }

@@ -146,7 +146,7 @@ def is_data_descriptor(found: Any) -> bool:
 
 def bind(state: State, found: Any, owner: Value | None, cls: Constant, name: str) -> Result | None:
     """What the class attribute `found` gives for an instance (`owner`) or the class itself (owner None). None: an empty slot."""
-    binder = BINDERS.get(type(found))
+    binder = BINDERS.get(type(found)) or _binder_of_base(type(found))
     if binder is not None:
         return binder(state, found, owner, cls, name)
     source = class_attribute_source(cls, name)
@@ -157,6 +157,12 @@ def bind(state: State, found: Any, owner: Value | None, cls: Constant, name: str
         value = wrap(state, found, _static_source(cls, name))
         return call(state, MethodValue(wrap(state, getter, Attr(value.cls.source, "__get__"), True), value), [owner or NONE, cls], {})
     raise unsupported(state, "TW102", name, cls.value.__name__)
+
+
+@functools.lru_cache(maxsize=4096)
+def _binder_of_base(cls: type) -> Callable[..., Result | None] | None:
+    """For classes derived from property that leave reading as it is."""
+    return _bind_property if issubclass(cls, property) and cls.__get__ is property.__get__ else None
 
 
 def plain_class_attribute(state: State, found: Any, source: Source | None) -> Value:
@@ -198,7 +204,7 @@ def _bind_method_descriptor(state: State, found: Any, owner: Value | None, cls: 
 def _bind_property(state: State, found: property, owner: Value | None, cls: Constant, name: str) -> Result:
     source = class_attribute_source(cls, name)
     if owner is None:
-        return Constant(found, source)
+        return Constant(found, source) if type(found) is property else plain_class_attribute(state, found, source)
     if found.fget is None:
         raise_error(state, AttributeError, f"property '{name}' of '{cls.value.__name__}' object has no getter")
     getter = wrap(state, found.fget, Attr(source, "fget"), True) if source is not None else Constant(found.fget)

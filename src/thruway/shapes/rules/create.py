@@ -166,6 +166,12 @@ def _float_fill(x: TensorMeta, *args: object, **kwargs: object) -> TensorMeta:
     return _fill(x, *args, **kwargs)
 
 
+def _samples(x: TensorMeta, generator: object = None) -> TensorMeta:
+    """Of a distribution for each element, or row, of its parameters."""
+    require(x.dtype in ("float32", "float64"), f"samples of a distribution in {x.dtype}")
+    return fresh(x, x.sizes)
+
+
 def _triangle(x: TensorMeta, diagonal: int = 0) -> TensorMeta:
     require(len(x.sizes) >= 2, "a triangle of fewer than two dimensions")
     return fresh(x, x.sizes)
@@ -214,6 +220,7 @@ RULES: dict[str, Rule] = {
     **_named(_arange, "arange arange.start arange.start_step"),
     **_named(_triangle, "tril triu"),
     "aten::full": _full,
+    **_named(_samples, "_sample_dirichlet _standard_gamma"),
     "aten::randperm": _randperm,
     "aten::randperm.generator": _randperm,
     "aten::scalar_tensor": _scalar_tensor,
