@@ -1,5 +1,6 @@
 """Containers compare as their classes do, and those that have attributes keep them."""
 
+import argparse
 import collections
 import copy
 
@@ -80,3 +81,58 @@ def test_attributes_that_come_later():
             d.tag = tag
         (mine, number), (eagers, wanted) = compiled(X, d), f(X, d)
         assert mine == eagers and vars(mine) == vars(eagers) and torch.equal(number, wanted)
+
+
+class Dotted(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+def test_a_dict_whose_items_are_attributes():
+    def f(x, config):
+        config.calls = config.calls + 1
+        del config.old
+        config.old = config.calls * 2
+        try:
+            config.absent
+        except KeyError as error:
+            return x * config.scale, str(error), hasattr(config, "scale"), config
+        return x
+
+    compiled, mine, eagers = thruway.compile(f), Dotted(scale=2.0, calls=0, old=None), Dotted(scale=2.0, calls=0, old=None)
+    for _ in range(3):
+        assert compiled(X, mine) == f(X, eagers) and list(mine.items()) == list(eagers.items())
+    assert thruway.explain(f)(X, Dotted(scale=2.0, calls=0, old=None)).break_reasons == ()
+
+
+def test_a_namespace_of_arguments():
+    def f(x, given):
+        given.calls = given.calls + 1
+        return x * given.scale, "scale" in given, "absent" in given, given == argparse.Namespace(scale=2.0, calls=1), getattr(given, "absent", None), vars(given)
+
+    assert_same(f, X, argparse.Namespace(scale=2.0, calls=0))
+    assert thruway.explain(f)(X, argparse.Namespace(scale=2.0, calls=0)).break_reasons == ()
+
+
+class EvenType(type):
+    def __instancecheck__(cls, value):
+        return cls.asked.append(value) or isinstance(value, int) and value % 2 == 0
+
+
+class Even(metaclass=EvenType):
+    asked = []
+
+
+def test_a_class_that_says_itself_what_is_an_instance():
+    def f(x, number):
+        return x + 1 if isinstance(number, Even) else x - 1, isinstance(Even(), Even), isinstance(number, torch.nn.Parameter)
+
+    compiled = thruway.compile(f)
+    for number in (2, 3, 2):
+        counts = []
+        for run in (f, compiled):
+            counts.append((run(X, number), len(Even.asked)))
+            Even.asked.clear()
+        assert counts[0] == counts[1] and counts[0][1] == 1
+    assert thruway.explain(f)(X, 3).break_reasons == ()

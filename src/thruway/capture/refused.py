@@ -18,7 +18,7 @@ TORCH = (
 ALLOWED = ("torch.autograd.grad_mode", "torch.autograd.function", "torch._higher_order_ops.associative_scan",
            "torch._dynamo.mutation_guard")                                               # wraps Module.__init__ once torch.compile was used
 BOOKKEEPING = frozenset({("torch._dynamo.mutation_guard", "GenerationTracker.tag")})    # notes of torch.compile on modules made inside: skipped
-STANDARD = frozenset({"os", "re", "heapq", "string", "weakref", "inspect", "posixpath", "textwrap"})     # read settings and build texts in plain Python
+STANDARD = frozenset({"argparse", "os", "re", "heapq", "string", "weakref", "inspect", "posixpath", "textwrap"})  # read settings, build texts
 
 CHOOSERS = frozenset({
     ("torch.jit._trace", "_script_if_tracing.<locals>.wrapper"),      # of the function itself, where nothing is scripted or traced

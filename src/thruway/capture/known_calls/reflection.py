@@ -25,7 +25,8 @@ from thruway.capture.values.compare import boolean
 from thruway.capture.values.constants import NotConstant, as_python
 from thruway.capture.values.errors import raise_error, raise_real
 from thruway.capture.values.instance import is_instance
-from thruway.capture.values.types_ import is_subclass, python_type
+from thruway.capture.values.truth import truth
+from thruway.capture.values.types_ import answering_code, is_subclass, python_type
 from thruway.capture.values.unpack import mapping_items
 from thruway.capture.wrap import instance_dict
 from thruway.frame.guard import MISSING
@@ -38,6 +39,8 @@ def instance_check(state: State, args: Args, kwargs: Kwargs) -> Value:
     value, wanted = args
     if isinstance(value, CompiledValue):
         value = value.original                       # its __class__
+    if (hook := answering_code(state, wanted)) is not None:
+        return boolean(python_type(value) is wanted.value or truth(state, state.call(hook, [wanted, value])))
     try:
         return boolean(is_instance(state, value, as_python(state, wanted)))
     except TypeError as error:

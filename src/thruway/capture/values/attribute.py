@@ -561,7 +561,7 @@ def set_attribute(state: State, value: Value, name: str, new: Value) -> Result |
             hook = state.type_lookup(value.cls, "__setattr__")
             if hook in PLAIN_SETTERS or hook is torch.nn.Module.__setattr__ and _is_plain_module_write(state, value, name, new):
                 return set_generic(state, value, name, new)
-            if isinstance(hook, types.FunctionType):
+            if isinstance(hook, types.FunctionType) or hook is dict.__setitem__:
                 setter = wrap(state, hook, class_attribute_source(value.cls, "__setattr__"), True)
                 return call(state, setter, [value, Constant(name), new], {})
             if issubclass(value.cls.value, BaseException):
@@ -655,7 +655,7 @@ def delete_attribute(state: State, value: Value, name: str) -> Result | None:
         hook = state.type_lookup(value.cls, "__delattr__")
         if hook in PLAIN_DELETERS:
             return delete_generic(state, value, name)
-        if isinstance(hook, types.FunctionType):
+        if isinstance(hook, types.FunctionType) or hook is dict.__delitem__:
             return call(state, wrap(state, hook, class_attribute_source(value.cls, "__delattr__"), True), [value, Constant(name)], {})
     raise unsupported(state, "TW106", f"attribute {name}")
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.refused import is_refused_module
 from thruway.capture.state import State
 from thruway.capture.values.answers import guard_registrations
 from thruway.capture.values.base import (
@@ -18,6 +19,7 @@ from thruway.capture.values.base import (
     ObjectValue, PartialValue, PulledValue, SetValue, SizeValue, SliceValue, SuperValue, TensorValue, TextValue, TracebackValue, TransformedValue,
     TupleValue, Value, ViewValue,
 )
+from thruway.frame.source import Attr
 
 FIXED: dict[type, type] = {
     FunctionValue: types.FunctionType, MethodValue: types.MethodType, PartialValue: functools.partial, SliceValue: slice, CellValue: types.CellType,
@@ -79,6 +81,18 @@ def is_subclass(state: State, cls: type, wanted: Any) -> bool:
         raise unsupported(state, "TW101", f"isinstance with {wanted.__qualname__}, whose class answers in code of its own")
     guard_registrations(state, wanted)
     return issubclass(cls, wanted)
+
+
+def answering_code(state: State, wanted: Value) -> Value | None:
+    """The user's `__instancecheck__` that answers whether an object is of the class `wanted`; None where Python's or a library's does."""
+    if not isinstance(wanted, Constant) or not isinstance(wanted.value, type) or _has_plain_metaclass(wanted.value):
+        return None
+    meta = type_value(state, wanted)
+    hook = state.type_lookup(meta, "__instancecheck__")
+    made_in = hook.__module__ if isinstance(hook, types.FunctionType) else "torch"
+    if meta.source is None or made_in.partition(".")[0] == "torch" or is_refused_module(made_in):
+        return None
+    return state.wrap(state, hook, Attr(meta.source, "__instancecheck__"), True)
 
 
 def _hook_says_yes(cls: type, wanted: type) -> bool:
