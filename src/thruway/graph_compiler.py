@@ -23,10 +23,12 @@ from thruway.artifact.target import cpu_target, open_toolchain
 from thruway.artifact.toolchain import NO_COMPILER
 from thruway.artifact.workers import Workers
 from thruway.capture.conditional import Conditional, WhileLoop, forward_of
+from thruway.codegen.output_strides import declare_strides
 from thruway.codegen.sources import Sources, generate
 from thruway.codegen.unfold import unfold
 from thruway.core.errors import BreakReason, Unsupported
 from thruway.core.journal import Journal
+from thruway.core.launch import TensorSpec
 from thruway.core.notice import warn
 from thruway.core.passes import check_order, run_passes
 from thruway.frame.modes import DTYPE_SETTERS, sets_modes, with_autocast
@@ -41,7 +43,7 @@ from thruway.graph.numbers import Placed, place_numbers, with_numbers
 from thruway.graph.parts import Part, Parts, devices_of, draws, split_by_device, writes_inputs
 from thruway.graph.repeats import Folded, fold_repeats
 from thruway.graph.retrace import NOTHING, retrace
-from thruway.graph.rewrite import Context, copied
+from thruway.graph.rewrite import Context, copied, values
 from thruway.graph.show import show as show_graph
 from thruway.graph.stages import CPU_PASSES, GENERAL_PASSES
 from thruway.graph.verify import verify as verify_graph
@@ -174,6 +176,7 @@ class GraphCompiler:
             if len(devices_of(graph)) > 1:
                 return self._compile_parts(split_by_device(graph), name, settings, machine, default_float, mode)
             return compile_on_gpu(graph, machine.store, self.journal, name, settings, default_float, mode)
+        in_eager = values(graph.output_node().args[0])
         graph = self._passes(graph, machine.target, facts, name, settings, folded)
         _refuse_what_is_elsewhere(graph, machine.target)
         if not is_guarded:
@@ -198,6 +201,7 @@ class GraphCompiler:
             if folded is not None:
                 sources = _unfolded(sources, folded)
                 self.journal.add("copied", name, f"the steps of {folded.copies} of {len(folded.fold.blocks)} equal blocks are copies")
+        sources = replace(sources, launch=declare_strides(sources.launch, _other_strides(values(graph.output_node().args[0]), in_eager)))
         self.journal.offer("code", name, lambda: "\n".join(sources.units))
         call = self._load(sources, machine, name, settings)
         return _restoring_random_state(call) if any(map(_draws, graph.nodes)) else call
@@ -297,6 +301,12 @@ def _unfolded(sources: Sources, folded: Folded) -> Sources:
     if launch is None:
         raise _Unlike
     return replace(sources, launch=launch)
+
+
+def _other_strides(made: Sequence[Any], wanted: Sequence[Any]) -> dict[int, TensorSpec]:
+    """Outputs whose strides the passes changed, which they may where a dimension has size 1."""
+    pairs = [(k, a, b) for k, (a, b) in enumerate(zip(made, wanted, strict=True)) if isinstance(a, TensorMeta) and isinstance(b, TensorMeta)]
+    return {k: TensorSpec(b.dtype, b.sizes, b.strides, b.device) for k, a, b in pairs if a.strides != b.strides and a.sizes == b.sizes and 0 not in b.sizes}
 
 
 def _derived_limit() -> int:
