@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import types
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -169,6 +169,9 @@ CASES = {
     "viewed dict": Sabotage(
         Item(Viewed(X), "b"), "equal", 2, lambda: {"b": 2}.values(), lambda x: set_item(viewed_dict(x), "b", 9), lambda x: set_item(viewed_dict(x), "b", 2)),
     "length of a list": Sabotage(Length(Attr(X, "items")), "equal", 3, Thing, lambda x: x.items.append(4), lambda x: x.items.pop()),
+    "length, of a deque": Sabotage(X, "length", 1, lambda: deque([7]), lambda x: x.append(4), lambda x: x.pop()),
+    "length of a deque": Sabotage(Length(X, "deque"), "equal", 1, lambda: deque([7]), lambda x: x.append(4), lambda x: x.pop()),
+    "length of a dict": Sabotage(Length(Attr(X, "table"), "dict"), "equal", 2, Thing, lambda x: x.table.update(c=1), lambda x: x.table.pop("c")),
     "dict behind a proxy": Sabotage(
         Item(Proxied(X), "b"), "equal", 2, lambda: types.MappingProxyType({"b": 2}), lambda x: set_item(proxied_dict(x), "b", 9),
         lambda x: set_item(proxied_dict(x), "b", 2)),

@@ -122,8 +122,8 @@ class Emitter:
                 return f"{self.source(base)}.__self__"
             case S.Viewed(base):
                 return f"{self.constant(viewed_dict)}({self.source(base)})"
-            case S.Length(base):
-                return f"{self.constant(list.__len__)}({self.source(base)})"
+            case S.Length(base, of):
+                return f"{self.constant(S.LENGTHS[of])}({self.source(base)})"
             case S.Proxied(base):
                 return f"{self.constant(proxied_dict)}({self.source(base)})"
             case S.MethodFunction(base):

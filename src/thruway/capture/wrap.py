@@ -296,18 +296,20 @@ def _find_array(state: State, obj: Any, source: Source) -> Any:
 def _wrap_list(state: State, obj: list, source: Source, guarded: bool) -> Value:
     cls, count = type(obj), len(obj)
     state.guard("type", source, cls)
-    if cls is list and state.dynamic and (source, None) in state.dynamic:
-        return UnreadList(source, lambda: unsupported(state, "TW119", tell(source)), lambda: _number_of_items(state, Length(source), count))
+    options = {"maxlen": wrap(state, obj.maxlen, Attr(source, "maxlen"))} if cls is collections.deque and obj.maxlen is not None else {}
+    is_full = "maxlen" in options and count == obj.maxlen                          # it stays so
+    if state.dynamic and (Length(source, cls.__name__), None) in state.dynamic and not is_full:
+        return UnreadList(source, obj, options, lambda: unsupported(state, "TW119", tell(source)), lambda: number_of_items(state, source, cls, count))
     state.guard("length", source, len(obj))
-    value = ListValue([], source, cls)
+    value = ListValue([], source, cls, options)
     state.by_id[id(obj)] = value
     value.items = [wrap(state, item, Item(source, i)) for i, item in enumerate(obj)]
-    if cls is collections.deque and obj.maxlen is not None:
-        value.options = {"maxlen": wrap(state, obj.maxlen, Attr(source, "maxlen"))}
     return value
 
 
-def _number_of_items(state: State, source: Length, count: int) -> Value:
+def number_of_items(state: State, container: Source, cls: type, count: int) -> Value:
+    """The length of a container found outside, which changes between calls."""
+    source = Length(container, cls.__name__)
     if count >= 2:
         return _size_input(state, count, source)
     state.guard("equal", source, count)

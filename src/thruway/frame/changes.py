@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from types import FunctionType
 
@@ -11,11 +12,12 @@ from thruway.core.marks import STATIC
 from thruway.frame.check import compile_check
 from thruway.frame.entries import Record
 from thruway.frame.guard import Guard, GuardSet, Holds
-from thruway.frame.source import Made, Source, is_module_tensor, root_of
+from thruway.frame.source import Length, Made, Source, is_module_tensor, root_of
 from thruway.frame.state import read_state
 
-Change = tuple[Source, int | None]       # a tensor's dimension, or None: the number, or the length, at the source
+Change = tuple[Source, int | None]       # a tensor's dimension, or None: the number, which may be a length, at the source
 NUMBERS = (int, float)
+CONTAINERS = (list, deque, dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,14 @@ class Dynamic:
 
 def changes(record: Record, function: FunctionType, arguments: tuple[object, ...]) -> set[Change]:
     """Everything that a guard of `record` fixes to a number and that is another one in this call."""
-    lists = {guard.source for guard in record.guards.guards if guard.kind == "type" and guard.expected is list}
-    guards = [guard for guard in record.guards.guards if _fixes_number(guard) and (guard.kind != "length" or guard.source in lists)]
+    containers = {guard.source: guard.expected for guard in record.guards.guards if guard.kind == "type" and any(guard.expected is one for one in CONTAINERS)}
+    guards = [guard for guard in record.guards.guards if _fixes_number(guard) and (guard.kind != "length" or guard.source in containers)]
     found: set[Change] = set()
     values = _load(guards, function, arguments)
     with torch._C.DisableTorchFunctionSubclass():                # the user's `__torch_function__` is not asked about these questions
         for guard, value in zip(guards, values):
-            found |= _differences(guard, value)
+            if guard.kind != "length" or type(value) is containers[guard.source]:
+                found |= _differences(guard, value)
     return found
 
 
@@ -67,7 +70,7 @@ def _differences(guard: Guard, value: object) -> set[Change]:
             return {(guard.source, None)}
         case "answer" if isinstance(value, torch.Tensor) and value.numel() == 1 and not guard.expected(value):
             return {(guard.source, None)}
-        case "length" if type(value) is list and len(value) != guard.expected:
-            return {(guard.source, None)}
+        case "length" if len(value) != guard.expected:
+            return {(Length(guard.source, type(value).__name__), None)}
         case _:
             return set()

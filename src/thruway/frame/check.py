@@ -133,8 +133,8 @@ class _Builder:
                 return self._emit("viewed", base, 0, None, guard)
             case sources.Proxied():
                 return self._emit("call", base, 0, proxied_dict, guard)
-            case sources.Length():
-                return self._emit("call", base, 0, list.__len__, guard)
+            case sources.Length(_, of):
+                return self._emit("call", base, 0, sources.LENGTHS[of], guard)
             case sources.PlainTensor():
                 return self._emit("call", base, 0, plain_tensor, guard)
             case sources.Grad():

@@ -6,7 +6,10 @@ Sources that are reached through another one remember their hash: capture looks 
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 
 class _Hashed:
@@ -168,10 +171,14 @@ class Proxied(_Hashed):
 
 @dataclass(frozen=True, slots=True)
 class Length(_Hashed):
-    """`len(base)` of a list."""
+    """`len(base)` of a list, deque or dict, whose name is `of`."""
 
     base: Source
+    of: str = "list"
     __hash__ = _Hashed.__hash__
+
+
+LENGTHS: dict[str, Callable[[Any], int]] = {cls.__name__: cls.__len__ for cls in (list, deque, dict)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,12 @@
 
 static int same_constant(PyObject *a, PyObject *b);
 
+/* Python's own types may stand on the heap too, as deque does from 3.12 on, but never change. */
+static int is_made_in_python(PyTypeObject *type)
+{
+    return (type->tp_flags & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE)) == Py_TPFLAGS_HEAPTYPE;
+}
+
 static int same_items(PyObject *const *a, PyObject *const *b, Py_ssize_t count)
 {
     for (Py_ssize_t i = 0; i < count; i++)
@@ -75,7 +81,7 @@ static int same_constant(PyObject *a, PyObject *b)
         return same_set(a, b);
     if (type == &PySlice_Type)
         return same_slice((PySliceObject *)a, (PySliceObject *)b);
-    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE)
+    if (is_made_in_python(type))
         return 0;
     int same = PyObject_RichCompareBool(a, b, Py_EQ);
     if (same < 0)
@@ -92,7 +98,7 @@ static Py_ssize_t length_of(PyObject *value)
         return PyDict_GET_SIZE(value);
     if (PyAnySet_Check(value))
         return PySet_GET_SIZE(value);
-    Py_ssize_t length = Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE ? -1 : PyObject_Size(value);
+    Py_ssize_t length = is_made_in_python(Py_TYPE(value)) ? -1 : PyObject_Size(value);
     if (length < 0)
         PyErr_Clear();
     return length;
@@ -174,7 +180,7 @@ static int is_true(PyObject *value)
 {
     if (is_dict_like(Py_TYPE(value)))
         return PyDict_GET_SIZE(value) != 0;
-    if (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)
+    if (is_made_in_python(Py_TYPE(value)))
         return -1;
     int truth = PyObject_IsTrue(value);
     if (truth < 0)

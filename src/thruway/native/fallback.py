@@ -212,7 +212,7 @@ def same_constant(a: object, b: object) -> bool:
 
 
 def _is_made_in_python(kind: type) -> bool:
-    return bool(kind.__flags__ & 1 << 9)
+    return kind.__flags__ & (1 << 9 | 1 << 8) == 1 << 9
 
 
 def _length(value: object, expected: int) -> bool:

@@ -11,7 +11,9 @@ from thruway.capture.breaks import unsupported
 from thruway.capture.known_calls.builtin_functions import length
 from thruway.capture.known_calls.builtin_types import fill_dict
 from thruway.capture.state import Inline, State
-from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, ObjectValue, SetValue, TextValue, TupleValue, VIEW_TYPES, Value, ViewValue
+from thruway.capture.values.base import (
+    NONE, VIEW_TYPES, Constant, DictValue, ListValue, ObjectValue, SetValue, TextValue, TupleValue, UnreadList, Value, ViewValue,
+)
 from thruway.capture.values.binary import binary, set_items
 from thruway.capture.values.call import call_pure, run_inline
 from thruway.capture.values.compare import boolean, compare, contains, equal
@@ -47,7 +49,7 @@ def method(function: Callable[..., Any]) -> Handler:
 
 def list_append(state: State, target: ListValue, value: Value) -> None:
     limit = target.options.get("maxlen")
-    if limit is not None and len(target.items) >= limit.value:
+    if not isinstance(target, UnreadList) and limit is not None and len(target.items) >= limit.value:
         replace_items(state, target, [*target.items[1:], value])
     else:
         append_item(state, target, value)

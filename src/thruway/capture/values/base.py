@@ -193,6 +193,11 @@ def holds_element(size: Any) -> bool:
     return node.is_element() if isinstance(node, FloatNode) else type(node) is SizeNode and node.facts.is_free(node.size)
 
 
+def is_plain_size(size: Any) -> bool:
+    """Whether it is an integer made of sizes and numbers found outside alone."""
+    return isinstance(size, torch.SymInt) and type(size.node) is SizeNode and not holds_element(size)
+
+
 class ListValue(Value):
     """A list (`cls` list or deque). `items` are Values; of one found outside all are wrapped and its length is guarded."""
 
@@ -228,15 +233,18 @@ class UnknownValue(Value):
 
 
 class UnreadList(ListValue):
-    """A list found outside whose length changes between calls: it can be appended to; whatever needs its content breaks there. `count` gives the
-    length that it came with, `added` is how many items followed, or None where that is not known."""
+    """A list or deque found outside (`real`) whose length changes between calls: it can be appended to, and read at places that are counted from its
+    start or its end (see `unread`); whatever needs its whole content breaks there. `count` gives the length that it came with, `appended` are the items
+    that followed, or None where these are not known, `dropped` how many left a full deque at its start. `places` are those that were read."""
 
-    __slots__ = ("refuse", "count", "added")
+    __slots__ = ("real", "refuse", "count", "appended", "dropped", "places")
 
-    def __init__(self, source: Source, refuse: Callable[[], Exception], count: Callable[[], Value]):
+    def __init__(self, source: Source, real: Any, options: dict[str, Value], refuse: Callable[[], Exception], count: Callable[[], Value]):
         Value.__init__(self, source)
-        self.cls, self.options, self.refuse, self.count = list, {}, refuse, count
-        self.added: int | None = 0
+        self.real, self.cls, self.options, self.refuse, self.count = real, type(real), options, refuse, count
+        self.appended: tuple[Value, ...] | None = ()
+        self.dropped = 0
+        self.places: set[int] = set()
 
     @property
     def items(self) -> list[Value]:

@@ -8,27 +8,28 @@ from typing import Any
 import torch
 
 from thruway.capture.state import Inline, State
-from thruway.capture.tensors import call_torch, to_trace
+from thruway.capture.tensors import call_torch
 from thruway.capture.values.arrays import array_length
 from thruway.capture.values.attribute import bind
 from thruway.capture.values.base import (
     ArrayValue, Constant, DictValue, ListValue, ObjectValue, SetValue, TensorValue, TextValue, TupleValue, UnreadList, Value, ViewValue,
 )
 from thruway.capture.values.call import call, call_pure
-from thruway.capture.values.constants import from_python
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mapping import complete
 from thruway.capture.values.torch_function import overridden_operator
 from thruway.capture.values.types_ import python_type
-from thruway.capture.wrap import wrap
+from thruway.capture.values.unread import unread_length
+from thruway.capture.wrap import number_of_items, wrap
 from thruway.frame.guard import MISSING
+from thruway.frame.source import Length
 
 
 def length_of(state: State, value: Value) -> Value | Inline:
     """`len(value)`."""
     match value:
         case UnreadList():
-            return _unread_length(state, value)
+            return unread_length(state, value)
         case ListValue() | TupleValue() | SetValue() | TextValue():
             return Constant(len(value.items))
         case DictValue():
@@ -64,17 +65,12 @@ def checked_length(method: Callable[[], Any]) -> int:
 
 def _dict_length(state: State, value: DictValue) -> Value:
     if not value.complete and not value.items and not value.removed and value.source is not None:
+        if value.cls is dict and state.dynamic and (Length(value.source, "dict"), None) in state.dynamic:
+            return number_of_items(state, value.source, dict, len(value.real))
         state.guard("length", value.source, dict.__len__(value.real))
         return Constant(dict.__len__(value.real))
     complete(state, value)
     return Constant(len(value.items))
-
-
-def _unread_length(state: State, value: UnreadList) -> Value:
-    """A number that changes between calls, as the list's length does."""
-    if value.added is None:
-        raise value.refuse()
-    return from_python(state, to_trace(value.count()) + value.added)
 
 
 def _tensor_length(state: State, value: TensorValue) -> Value:

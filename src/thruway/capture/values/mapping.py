@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.links import Reconsider
 from thruway.capture.state import State
-from thruway.capture.values.base import DictValue, FunctionValue, InstanceDict, UnknownValue, Value
+from thruway.capture.values.base import DictValue, FunctionValue, InstanceDict, SizeValue, UnknownValue, Value, is_plain_size
 from thruway.capture.values.constants import from_python
 from thruway.capture.values.effect import record
 from thruway.capture.values.older import age_to_change
+from thruway.shapes.symbolic import bare
 
 PLAIN_KEYS = (str, int, float, bool, bytes, type(None), type)
 
@@ -90,6 +92,45 @@ def write_key(state: State, mapping: DictValue, key: Any, key_value: Value, valu
     mapping.items[key] = (old[0] if old else key_value, value)
     if mapping.exposed:
         record_write(state, mapping, "setitem", key_value, value)
+
+
+class UnreadItems:
+    """In place of the items of a dict found outside that was written at a number which changes between calls: whatever looks at them makes capture
+    start again, with the number known. `last` is the last pair written so."""
+
+    def __init__(self, site: Any, last: tuple[SizeValue, Value]):
+        self.site, self.last = site, last
+
+    def again(self, *args: Any) -> Any:
+        raise Reconsider({self.site})
+
+    __iter__ = __len__ = __bool__ = __contains__ = __getitem__ = __setitem__ = __delitem__ = again
+    get = keys = values = items = copy = pop = update = clear = again
+
+
+def is_written_unread(state: State, mapping: DictValue, key: Value) -> bool:
+    """Whether `mapping[key] = …` is done without knowing the key."""
+    is_found = type(mapping) is DictValue and type(mapping.real) is dict and not mapping.complete and not state.sides
+    return is_found and isinstance(key, SizeValue) and is_plain_size(key.size) and ("key", mapping.source) not in state.caution
+
+
+def write_unread(state: State, mapping: DictValue, key: SizeValue, value: Value) -> None:
+    before = mapping.items
+
+    def undo() -> None:
+        mapping.items = before
+    state.effects.remember(undo, age_to_change(state, mapping))
+    mapping.items = UnreadItems(("key", mapping.source), (key, value))
+    record_write(state, mapping, "setitem", key, value)
+
+
+def read_unread_key(mapping: DictValue, key: Value) -> Value | None:
+    """What was just written at that number; None where the dict is an ordinary one."""
+    if not isinstance(mapping.items, UnreadItems):
+        return None
+    written, value = mapping.items.last
+    is_same = isinstance(key, SizeValue) and is_plain_size(key.size) and bare(key.size) == bare(written.size)
+    return value if is_same else mapping.items.again()
 
 
 def delete_key(state: State, mapping: DictValue, key: Any, key_value: Value) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.effects import ALWAYS
 from thruway.capture.state import State
 from thruway.capture.values.base import CellValue, ListValue, SetValue, UnreadList, Value, in_set_order
 from thruway.capture.values.effect import record
 from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import remember_items
 from thruway.capture.values.older import age_to_change
+from thruway.capture.values.unread import append_unread
 
 MOST_ITEMS = 10_000             # in a list within a side of a branch, which may grow it for ever and never be taken
 
 
 def append_item(state: State, target: ListValue, value: Value) -> None:
     if isinstance(target, UnreadList):
-        _count_added(state, target)
+        append_unread(state, target, value)
     else:
         items = target.items
         state.effects.remember(items.pop, age_to_change(state, target))
@@ -25,17 +25,11 @@ def append_item(state: State, target: ListValue, value: Value) -> None:
         record(state, "append", target, value)
 
 
-def _count_added(state: State, target: UnreadList) -> None:
-    """In a side of a branch it is not known whether the item is added."""
-    before = target.added
-
-    def undo() -> None:
-        target.added = before
-    state.effects.remember(undo, ALWAYS)
-    target.added = None if before is None or state.sides else before + 1
-
-
 def extend_list(state: State, target: ListValue, values: list[Value]) -> None:
+    if isinstance(target, UnreadList):
+        for value in values:
+            append_item(state, target, value)
+        return
     replace_items(state, target, target.items + values)
 
 

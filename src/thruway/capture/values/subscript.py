@@ -15,18 +15,19 @@ from thruway.capture.tensors import NotTensorArguments, add_node, call_torch, ru
 from thruway.capture.values.arrays import array_item, write_array
 from thruway.capture.values.attribute import bind, class_attribute_source
 from thruway.capture.values.base import (
-    NONE, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TextValue, TupleValue, Value,
+    NONE, ArrayValue, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TextValue, TupleValue, UnreadList, Value,
 )
 from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.constants import NotConstant, as_python, from_python, specialize
 from thruway.capture.values.errors import raise_error, raise_real
 from thruway.capture.values.iterate import items_of
 from thruway.capture.values.keys import key_of
-from thruway.capture.values.mapping import delete_key, read_key, write_key
+from thruway.capture.values.mapping import delete_key, is_written_unread, read_key, read_unread_key, write_key, write_unread
 from thruway.capture.values.mutate import replace_items
 from thruway.capture.values.number_index import is_free_copy, selected, with_numbers
 from thruway.capture.values.torch_function import is_users, overridden_operator
 from thruway.capture.values.types_ import python_type
+from thruway.capture.values.unread import read_unread
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
 
@@ -41,6 +42,8 @@ def get_item(state: State, value: Value, key: Value) -> Result:
             return _tensor_item(state, value, key)
         case ArrayValue():
             return array_item(state, value, key)
+        case UnreadList():
+            return read_unread(state, value, key if isinstance(key, SizeValue | SliceValue) else Constant(_index(state, key)))
         case ListValue() | TupleValue():
             return sequence_item(state, value, key)
         case DictValue():
@@ -111,6 +114,8 @@ def sequence_item(state: State, value: ListValue | TupleValue, key: Value) -> Va
 
 
 def dict_item(state: State, value: DictValue, key: Value) -> Result:
+    if (written := read_unread_key(value, key)) is not None:
+        return written
     found = read_key(state, value, key_of(state, key))
     if found is not None:
         return found
@@ -176,6 +181,8 @@ def set_item(state: State, value: Value, key: Value, new: Value) -> Result | Non
             return write_array(state, operator.setitem, value, key, new)
         case ListValue():
             return _set_list_item(state, value, key, new)
+        case DictValue() if is_written_unread(state, value, key):
+            return write_unread(state, value, key, new)
         case DictValue():
             return write_key(state, value, key_of(state, key), key, new)
         case ObjectValue():

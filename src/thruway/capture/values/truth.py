@@ -16,6 +16,7 @@ from thruway.capture.values.call import call, run_inline
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.mapping import complete
 from thruway.capture.values.overriding import plain_part
+from thruway.capture.values.unread import unread_length
 from thruway.capture.wrap import wrap
 from thruway.frame.guard import MISSING
 from thruway.shapes.known_elements import known_number
@@ -25,8 +26,8 @@ def truth(state: State, value: Value) -> bool:
     match value:
         case Constant() | TextValue():
             return bool(value.value)
-        case UnreadList(added=int(added)):
-            return added > 0 or bool(to_trace(value.count()) > 0)
+        case UnreadList():
+            return bool(value.appended) or bool(to_trace(unread_length(state, value)) > 0)
         case ListValue() | TupleValue() | SetValue():
             return bool(value.items)
         case DictValue():
