@@ -23,7 +23,6 @@ LAYOUT_VARIES = {
     "aten::huber_loss": "strides of dimensions of size one",
     "aten::angle": "of complex",
     "aten::rms_norm": "with a weight of another dtype eager takes another path",
-    "aten::stack": "of one tensor",
     "aten::scaled_dot_product_attention": "of three dimensions, by the kernel chosen",
 }
 
@@ -171,3 +170,21 @@ def test_the_slow_way_gives_the_same_as_eager():
                      (torch.ops.aten.renorm.default, (x, 2, 0, 1.0))]:
         made, real = flat(infer(op, metas(args))), flat(op(*args))
         assert [(m.sizes, m.dtype, m.device) for m in made] == [(tuple(r.shape), "float32", "cpu") for r in real]
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, 3, 4, -1])
+@pytest.mark.parametrize("make", [lambda: torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), lambda: torch.randn(2, 3, 4, 5),
+                                  lambda: torch.randn(5, 4, 3, 2).permute(3, 2, 1, 0), lambda: torch.randn(1, 3, 1, 1), lambda: torch.randn(0, 3, 4, 5)])
+@pytest.mark.parametrize("count", [1, 2])
+def test_stacks_are_laid_out_as_their_catenation(count, make, dim):
+    args = ([make() for _ in range(count)], dim)
+    (guessed,), real = guess(torch.ops.aten.stack.default, args, {}), torch.stack(*args)
+    assert (guessed.sizes, guessed.strides) == (tuple(real.shape), real.stride())
+
+
+@pytest.mark.parametrize("x", [torch.randn(1, 5).t(), torch.randn(5, 1), torch.randn(4, 5).t(), torch.randn(3, 1, 1, 5).permute(0, 3, 1, 2)])
+def test_a_number_to_choose_from_counts_as_a_tensor(x):
+    for op, args in ((torch.ops.aten.where.ScalarOther, (x > 0, x, 0)), (torch.ops.aten.where.ScalarSelf, (x > 0, 1.0, x)),
+                     (torch.ops.aten.where.self, (x > 0, x, x))):
+        (guessed,) = guess(op, args, {})
+        assert guessed.strides == op(*args).stride()

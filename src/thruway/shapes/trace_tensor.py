@@ -11,6 +11,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch._ops import OpOverload
@@ -21,6 +22,7 @@ from thruway.shapes.custom import has_fake, run_fake
 from thruway.shapes import known_elements
 from thruway.shapes.infer import apply_rule, rule_for
 from thruway.shapes.floats import FloatNode
+from thruway.shapes.kernels import require_kernel
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import device_name, dtype_name, torch_dtype
 from thruway.shapes.ranges import check_numbers
@@ -192,6 +194,7 @@ def propagate(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None)
         mode.record(op, traits, args, kwargs, made)
         return made
     metas, named = tuple([_metas(a) for a in args]), {k: _metas(v) for k, v in kwargs.items()} if kwargs else None
+    require_kernel(op, traits, metas, named or {})
     result = _read_elements(op, args, metas, named, mode) if name in DATA_DEPENDENT_OPS or is_masked(name, metas) else apply_rule(op, metas, named)
     check_numbers(op, args, kwargs, result)
     made = _written(traits, args, kwargs, result) if traits.writes else _wrap(result, None if traits.view_of is None else args[traits.view_of])
@@ -237,7 +240,7 @@ READ_SCALARS = frozenset(getattr(torch.ops.aten, f"_foreach_{name}").Tensor for 
 
 
 def _apart(op: OpOverload, args: tuple, kwargs: dict, mode: TraceMode | None) -> object:
-    apart = _dropout if op is torch.ops.aten.dropout.default else op.decompose
+    apart = _dropout if op is torch.ops.aten.dropout.default else partial(_resample, op) if _resamples_bytes(op, args) else op.decompose
     if mode is None:
         return apart(*args, **kwargs)
     with mode:
@@ -249,6 +252,15 @@ def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     if p == 1 and train and x.numel():
         return x.mul(torch.zeros((), dtype=x.dtype, device=x.device))
     return torch.ops.aten.dropout.default.decompose(x, p, train)
+
+
+def _resamples_bytes(op: OpOverload, args: tuple) -> bool:
+    return "upsample_" in op._name and isinstance(args[0], torch.Tensor) and args[0].dtype == torch.uint8
+
+
+def _resample(op: OpOverload, *args: object, **kwargs: object) -> object:
+    """By the operator whose kernel weighs in integers, where torch's Python form weighs in float32."""
+    return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
 def _adopt(value: object, mode: TraceMode | None) -> object:

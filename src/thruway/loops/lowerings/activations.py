@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
+from thruway.core.dtypes import LOW_FLOATS
+from thruway.core.errors import Unsupported
+from thruway.loops.arithmetic import convert
 from thruway.loops.builder import Builder, Tensor, load
 from thruway.loops.builder import axis_indices
 from thruway.loops.expressions import cast, op, where
 from thruway.loops.ir import Expr
-from thruway.loops.lowerings.elementwise import elementwise, operand
+from thruway.loops.lowerings.elementwise import elementwise, number, operand
 from thruway.loops.lowerings.pointwise import clamp, like
 from thruway.loops.lowerings.ties import by_vectors, either
 from thruway.loops.lowerings.views import wrap_dim
@@ -88,13 +93,19 @@ def threshold(x: Expr, threshold: float, value: float) -> Expr:
     return where(op("le", x, like(threshold, x)), like(value, x), x)
 
 
-def hardshrink(x: Expr, lambd: float = 0.5) -> Expr:
-    inside = op("and", op("ge", x, like(-lambd, x)), op("le", x, like(lambd, x)))
-    return where(inside, like(0, x), x)
+def hardshrink(b: Builder, self: Tensor, lambd: float = 0.5) -> Tensor:
+    """0 between the limits, which are rounded to the tensor's dtype."""
+    low, high = number(-lambd, self.dtype, False), number(lambd, self.dtype, False)
+
+    def build(x: Expr) -> Expr:
+        return where(op("and", op("ge", x, low), op("le", x, high)), like(0, x), x)
+    return elementwise(b, build, (self,), self.dtype)
 
 
 def softshrink(b: Builder, self: Tensor, lambd: float = 0.5) -> Tensor:
     """Between the limits 0; of a negative element that eager takes by itself -0."""
+    if self.dtype in LOW_FLOATS and float(convert(np.asarray(lambd), "float64", self.dtype)) != lambd:
+        raise Unsupported("TW526", "softshrink with limits that some of torch's versions round to 16 bits")
     vectors = by_vectors(b, (self,), self.dtype)
 
     def build(x: Expr) -> Expr:
@@ -132,8 +143,7 @@ def glu(b: Builder, self: Tensor, dim: int = -1) -> Tensor:
 
 _FORMULAS = {
     "silu": silu, "mish": mish, "hardswish": hardswish, "hardsigmoid": hardsigmoid, "softplus": softplus, "elu": elu,
-    "leaky_relu": leaky_relu, "log_sigmoid": log_sigmoid, "threshold": threshold, "hardshrink": hardshrink,
-    "relu": relu,
+    "leaky_relu": leaky_relu, "log_sigmoid": log_sigmoid, "threshold": threshold, "relu": relu,
 }
 ROWS: dict[str, Callable[..., Tensor]] = {
     **{f"aten.{name}.default": activation(formula) for name, formula in _FORMULAS.items()},
@@ -141,6 +151,7 @@ ROWS: dict[str, Callable[..., Tensor]] = {
     "aten.selu.default": activation(lambda x: elu(x, 1.6732632423543772, 1.0507009873554805)),
     "aten.relu6.default": lambda b, self: clamp(b, self, 0, 6),
     "aten.gelu.default": gelu_row, "aten.softshrink.default": softshrink,
+    "aten.hardshrink.default": hardshrink,
     "aten.hardtanh.default": hardtanh, "aten.log_sigmoid_forward.default": log_sigmoid_forward,
     "aten._prelu_kernel.default": prelu, "aten.glu.default": glu,
 }

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import partial
 
 from thruway.core.dtypes import FLOATS, INTEGERS, LOW_FLOATS
+from thruway.core.errors import Unsupported
 from thruway.core.sizes import Size
 from thruway.loops.builder import Builder, Tensor, load_broadcast
 from thruway.loops.expressions import cast, literal, op, where
 from thruway.loops.ir import CheckIndex, Expr, Literal
 from thruway.loops.lowerings.elementwise import Operand, common_type, elementwise, float_type, operand
-from thruway.loops.lowerings.ties import by_vectors, extreme
+from thruway.loops.lowerings.ties import by_vectors, either, extreme
 
 
 def like(value: float, x: Expr) -> Literal:
@@ -107,7 +108,8 @@ def rsub(b: Builder, self: Operand, other: Operand, alpha: float = 1) -> Tensor:
 
 
 def _plus(b: Builder, self: Operand, other: Operand, alpha: float | Size) -> Tensor:
-    """self + alpha * other; torch fuses that product and sum on floats. On a GPU it does not round alpha first."""
+    """self + alpha * other; torch fuses that product and sum on floats, but rounds the product to 16 bits where it takes elements one by one.
+    On a GPU it does not round alpha first."""
     common = common_type(b, (self, other))
     exact = any(isinstance(x, Tensor) and x.meta.device.startswith("cuda") for x in (self, other))
 
@@ -117,8 +119,16 @@ def _plus(b: Builder, self: Operand, other: Operand, alpha: float | Size) -> Ten
         if type(alpha) is not Size and alpha in (1, -1):
             return op("add" if alpha == 1 else "sub", x, y)
         scale = operand(alpha, 0, common, exact)
-        return op("fma", y, scale, x) if common in FLOATS else op("add", x, op("mul", y, scale))
+        if common not in FLOATS:
+            return op("add", x, op("mul", y, scale))
+        vectors = common not in LOW_FLOATS or by_vectors(b, (self, other), common)
+        return either(vectors, op("fma", y, scale, x), op("add", x, rounded(op("mul", y, scale), common)))
     return elementwise(b, build, (self, other), common)
+
+
+def rounded(x: Expr, dtype: str) -> Expr:
+    """`x` as an element of `dtype` holds it, in its own dtype again."""
+    return cast(cast(x, dtype), x.dtype)
 
 
 def div_mode(b: Builder, self: Operand, other: Operand, rounding_mode: str | None = None) -> Tensor:
@@ -126,11 +136,27 @@ def div_mode(b: Builder, self: Operand, other: Operand, rounding_mode: str | Non
     if rounding_mode is None:
         return DIV(b, self, other)
     common = common_type(b, (self, other))
-    if rounding_mode == "trunc" and common in LOW_FLOATS and isinstance(other, Tensor) and other.rank:      # eager then rounds the quotient
-        truncated = lambda x, y: op("trunc", cast(cast(op("div", x, y), common), x.dtype))
-        return elementwise(b, truncated, (self, other), common)
+    if common in LOW_FLOATS and isinstance(other, Tensor) and any(size != 1 for size in other.sizes):       # eager then rounds every step
+        build = _truncated if rounding_mode == "trunc" else _floored
+        return elementwise(b, lambda x, y: build(x, y, lambda z: rounded(z, common)), (self, other), common)
     name = "floordiv" if rounding_mode == "floor" else "truncdiv"
     return elementwise(b, lambda x, y: op(name, x, nonzero(y)), (self, other), common, exact=True)
+
+
+def _truncated(x: Expr, y: Expr, r: Callable[[Expr], Expr]) -> Expr:
+    return op("trunc", r(op("div", x, y)))
+
+
+def _floored(x: Expr, y: Expr, r: Callable[[Expr], Expr]) -> Expr:
+    """The quotient less its rest, whose rounding may leave it beside a whole number."""
+    zero, rest = like(0, x), op("fmod", x, y)
+    exact = r(op("div", r(op("sub", x, rest)), y))
+    turned = op("and", op("ne", rest, zero), op("ne", op("lt", y, zero), op("lt", rest, zero)))
+    exact = where(turned, r(op("sub", exact, like(1, x))), exact)
+    whole = op("floor", exact)
+    whole = where(op("gt", r(op("sub", exact, whole)), like(0.5, x)), r(op("add", whole, like(1, x))), whole)
+    whole = where(op("ne", exact, zero), whole, op("copysign", zero, op("div", x, y)))
+    return where(op("eq", y, zero), op("div", x, y), whole)
 
 
 def floor_divide(b: Builder, self: Operand, other: Operand) -> Tensor:
@@ -187,9 +213,8 @@ _HALF_POWERS = {exponent: shortcut for exponent, shortcut in _POWERS.items() if 
 
 def _rounding_each(shortcut: Callable[[Expr, Callable], Expr], common: str) -> Callable[[Expr], Expr]:
     """The shortcut; eager's bf16 vectors round every step of it, its fp16 vectors do not."""
-    def rounded(x: Expr) -> Expr:
-        return cast(cast(x, common), x.dtype) if common == "bfloat16" else x
-    return lambda x: shortcut(x, rounded)
+    step = (lambda x: rounded(x, common)) if common == "bfloat16" else lambda x: x
+    return lambda x: shortcut(x, step)
 
 
 def clamp(b: Builder, self: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
@@ -264,9 +289,9 @@ def round_decimals(b: Builder, self: Tensor, decimals: int = 0) -> Tensor:
     short = self.dtype in LOW_FLOATS and self.meta.device.startswith("cuda")            # a GPU then computes each step in it
 
     def build(x: Expr) -> Expr:
-        rounded = (lambda y: cast(cast(y, self.dtype), x.dtype)) if short else (lambda y: y)
-        scale = rounded(like(ten, x))
-        return op(back, op("round", rounded(op(there, x, scale))), scale)
+        step = (lambda y: rounded(y, self.dtype)) if short else (lambda y: y)
+        scale = step(like(ten, x))
+        return op(back, op("round", step(op(there, x, scale))), scale)
     return elementwise(b, build, (self,), self.dtype)
 
 
@@ -291,10 +316,21 @@ def is_infinite(sign: float) -> Callable[..., Tensor]:
 
 
 def xlogy(b: Builder, self: Operand, other: Operand) -> Tensor:
+    """x * log(y); eager's kernel on a CPU rounds the logarithm first."""
+    common = float_type(b, (self, other))
+
     def build(x: Expr, y: Expr) -> Expr:
-        value = where(op("eq", x, like(0, x)), like(0, x), op("mul", x, op("log", y)))
+        log = rounded(op("log", y), common) if b.device == "cpu" else op("log", y)
+        value = where(op("eq", x, like(0, x)), like(0, x), op("mul", x, log))
         return where(op("isnan", y), like(math.nan, y), value)
-    return elementwise(b, build, (self, other), float_type(b, (self, other)))
+    return elementwise(b, build, (self, other), common)
+
+
+def nextafter(b: Builder, self: Operand, other: Operand) -> Tensor:
+    """The next number of 16 bits is far from the next of 32, in which loops compute."""
+    if common_type(b, (self, other)) in LOW_FLOATS:
+        raise Unsupported("TW526", "nextafter of 16-bit numbers")
+    return binary("nextafter")(b, self, other)
 
 
 def logaddexp(b: Builder, self: Tensor, other: Tensor) -> Tensor:
@@ -336,7 +372,7 @@ ROWS: dict[str, Callable[..., Tensor]] = {
     **_overloads("floor_divide", floor_divide, "default", "Scalar"),
     **_overloads("remainder", remainder, "Tensor", "Scalar", "Scalar_Tensor"), **_overloads("fmod", fmod, "Tensor", "Scalar"),
     "aten.pow.Tensor_Scalar": pow_scalar, "aten.pow.Tensor_Tensor": pow_tensor, "aten.pow.Scalar": pow_tensor,
-    "aten.atan2.default": binary_float("atan2"), "aten.hypot.default": binary("hypot"), "aten.nextafter.default": binary("nextafter"),
+    "aten.atan2.default": binary_float("atan2"), "aten.hypot.default": binary("hypot"), "aten.nextafter.default": nextafter,
     **_overloads("copysign", binary_float("copysign"), "Tensor", "Scalar"),
     "aten.maximum.default": extreme_of_two("max", "or"), "aten.minimum.default": extreme_of_two("min", "and"),
     "aten.fmax.default": extreme_but_nan("fmax"), "aten.fmin.default": extreme_but_nan("fmin"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from thruway.core.dtypes import COMPLEX
 from thruway.core.sizes import SizeLike
@@ -21,6 +22,7 @@ from thruway.shapes.rules.strides import (
     preserved_strides,
     suggests_channels_last,
 )
+from thruway.shapes.rules.views import view_strides
 
 Rule = Callable[..., object]
 Indices = Sequence[TensorMeta | None]
@@ -204,7 +206,12 @@ def _stack(tensors: Sequence[TensorMeta], dim: int = 0) -> TensorMeta:
     common_device(list(tensors))
     first = tensors[0]
     dim = wrap_dim(dim, len(first.sizes) + 1)
-    return fresh(first, (*first.sizes[:dim], len(tensors), *first.sizes[dim:]), result_dtype(list(tensors)))
+    sizes = (*first.sizes[:dim], len(tensors), *first.sizes[dim:])
+    made = fresh(first, sizes, result_dtype(list(tensors)))
+    if dim == len(first.sizes) or not all(suggests_channels_last(t.sizes, t.strides) for t in tensors):
+        return made
+    joined = _cat(tensors, dim)                         # of which the stack is a view
+    return replace(made, strides=view_strides(joined.sizes, joined.strides, sizes) or made.strides)
 
 
 def _one_hot(x: TensorMeta, classes: int = -1) -> TensorMeta:

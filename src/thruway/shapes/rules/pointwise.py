@@ -126,8 +126,11 @@ def _elementwise(kind: Callable[[list[object]], str], count: int, *args: object,
 def _with_number(kind: Callable[[list[object]], str], x: object, y: object, *_: object) -> TensorMeta:
     """Two operands of which a number counts as a 0-dim tensor, so that TensorIterator sees two shapes."""
     dtype = kind([x, y])
-    metas = [m if isinstance(m, TensorMeta) else TensorMeta((), (), dtype, "cpu") for m in (x, y)]
-    return iterate(metas, dtype)
+    return iterate(_as_tensors(dtype, x, y), dtype)
+
+
+def _as_tensors(dtype: str, *operands: object) -> list[TensorMeta]:
+    return [m if isinstance(m, TensorMeta) else TensorMeta((), (), dtype, "cpu") for m in operands]
 
 
 def _subtract(*args: object, **kwargs: object) -> TensorMeta:
@@ -153,8 +156,8 @@ def _alpha(*args: object, alpha: object = 1, **kwargs: object) -> TensorMeta:
 
 def _where(condition: TensorMeta, x: object, y: object) -> TensorMeta:
     require(condition.dtype in ("bool", "uint8"), "where needs a bool condition")
-    metas = [m for m in (condition, x, y) if isinstance(m, TensorMeta)]
-    return iterate(metas, result_dtype([x, y]))
+    dtype = result_dtype([x, y])
+    return iterate([condition, *_as_tensors(dtype, x, y)], dtype)
 
 
 def _masked_fill(x: TensorMeta, mask: TensorMeta, value: object) -> TensorMeta:
