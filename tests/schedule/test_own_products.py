@@ -83,7 +83,7 @@ def short_case(x, weight, out, *bias):
 
 def test_pairs_of_bfloat16():
     found = own_product(*short_case(short("x", (64, 128)), short("w", (256, 128)), (64, 256), short("bias", (256,))), PAIRED)
-    assert found.dtype == "bfloat16" and found.scalars == (64, 256, 128, 128, 1, 128, 0, 0, 0, 1)
+    assert found.dtype == "bfloat16" and found.scalars == (64, 256, 128, 128, 1, 128, 0, 0, 0, 1, 0, 0, 0)
     assert own_product(*short_case(short("x", (64, 128)), short("w", (256, 128), (200, 1)), (64, 256)), PAIRED).across == 200
 
 
@@ -102,3 +102,39 @@ def test_pairs_of_bfloat16():
 ])
 def test_what_stays_a_library_call_in_bfloat16(x, weight, out, target):
     assert own_product(*short_case(x, weight, out), target) is None
+
+
+def pixels(name, channels, side=8, batch=2, **rest):
+    return short(name, (batch, channels, side, side), (channels * side * side, 1, channels * side, channels), **rest)
+
+
+def convolved(op, *operands, geometry=((0,), (1,), (1,), 1), end=("relu", (), ""), x="x", bias=BufferRef("b"), out=None, w=None):
+    """The step and the buffers x of 128 channels, other of 256, weight and bias."""
+    made = {b.name: b for b in (out or pixels("out", 256), pixels("x", 128), pixels("other", 256), w or short("w", (256, 128, 1, 1)), short("b", (256,)))}
+    outs = () if "pointwise_" in op else ("out",)
+    return Extern(op, (*(BufferRef(name) for name in operands), bias, *geometry, *end), (), outs, ("other",) if not outs else ()), made
+
+
+PLAIN, SUM, SUM_IN_PLACE = "mkldnn::_convolution_pointwise", "mkldnn::_convolution_pointwise.binary", "mkldnn::_convolution_pointwise_.binary"
+
+
+def test_a_convolution_of_pixels_with_what_follows():
+    found = own_product(*convolved(PLAIN, "x", "w"), PAIRED)
+    assert found.scalars == (128, 256, 128, 128, 1, 128, 0, 0, 0, 1, 0, 0, 1) and found.pointers == ("x", "w", "out", "b")
+    assert own_product(*convolved(PLAIN, "x", "w", bias=None, end=("none", (), "")), PAIRED).scalars[9:] == (0, 0, 0, 0)
+    summed = own_product(*convolved(SUM, "x", "other", "w", end=("add", 1.0, None, (), None)), PAIRED)
+    assert summed.pointers == ("x", "w", "out", "b", "other") and summed.scalars[10:] == (1, 0, 0)
+    placed = own_product(*convolved(SUM_IN_PLACE, "other", "x", "w", end=("add", 1.0, "relu", (), "")), PAIRED)
+    assert placed.pointers == ("x", "w", "other", "b", "other") and placed.out == "other" and placed.clamps
+
+
+@pytest.mark.parametrize("near", [
+    convolved(PLAIN, "x", "w", geometry=((0, 0), (1, 1), (1, 1), 1)),                       # the weight is packed
+    convolved(PLAIN, "x", "w", geometry=((0,), (2,), (1,), 1)), convolved(PLAIN, "x", "w", geometry=((0,), (1,), (1,), 2)),
+    convolved(PLAIN, "x", "w", end=("swish", (), "")), convolved(PLAIN, "x", "w", w=short("w", (256, 128, 3, 3))),
+    convolved(PLAIN, "x", "w", out=short("out", (2, 256, 8, 8))),                           # channels that lie outside
+    convolved(SUM, "x", "other", "w", end=("mul", 1.0, None, (), None)), convolved(SUM, "x", "other", "w", end=("add", 0.5, None, (), None)),
+])
+def test_convolutions_that_stay_calls(near):
+    assert own_product(*near, PAIRED) is None
+    assert own_product(*convolved(PLAIN, "x", "w"), TARGET) is None

@@ -93,3 +93,29 @@ def test_rows_of_bfloat16_whose_number_changes():
         for rows in (128, 7, 1, 64, 1025, 0, 33):
             x = rnd(rows, 256).bfloat16()
             torch.testing.assert_close(compiled(x), layer(x), rtol=1e-2, atol=1e-2)
+
+
+class Pixels(torch.nn.Module):
+    """A convolution by windows of one pixel, what another gives added, an activation."""
+
+    def __init__(self, channels, out, activation, adds):
+        super().__init__()
+        self.one, self.three = torch.nn.Conv2d(channels, out, 1), torch.nn.Conv2d(channels, out, 3, padding=1)
+        self.activation, self.adds = activation, adds
+
+    def forward(self, x):
+        y = self.one(x)
+        return self.activation(y + self.three(x) if self.adds else y)
+
+
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("activation", [torch.nn.Identity(), torch.nn.ReLU(), torch.nn.SiLU()])
+@pytest.mark.parametrize("channels, out, side, batch", [(64, 64, 7, 1), (32, 72, 14, 2), (128, 256, 5, 3), (64, 104, 40, 1)])
+def test_convolutions_of_pixels_in_bfloat16(channels, out, side, batch, activation, adds):
+    torch.manual_seed(channels + side)
+    model, x = Pixels(channels, out, activation, adds).bfloat16().eval(), rnd(batch, channels, side, side).bfloat16()
+    with torch.no_grad():
+        got, wanted = thruway.compile(model)(x), model(x)
+        wide = model.double()(x.double())
+    error, theirs = (got - wide).abs(), (wanted - wide).abs()
+    assert got.shape == wanted.shape and error.max() <= 2 * theirs.max() and error.pow(2).mean() <= 1.2 * theirs.pow(2).mean()

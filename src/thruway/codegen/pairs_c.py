@@ -69,7 +69,8 @@ static void TW_BRIEF tw_pairs##n(long pairs, const int *a, const tw_pair *w, lon
 }
 TW_TILE(1) TW_TILE(2) TW_TILE(3)
 
-struct tw_paired { const unsigned short *a, *w, *bias; unsigned short *c; long rows, columns, inner, lda, ldw, ldc; };
+/* other: what is added to the rounded product, in c's layout; clamps: what is negative becomes 0 */
+struct tw_paired { const unsigned short *a, *w, *bias; unsigned short *c; long rows, columns, inner, lda, ldw, ldc; const unsigned short *other; int clamps; };
 
 /* vectors of rows in the next panel: three, and no single one at the end where that can be helped */
 static long tw_height(long rows) { const long left = (rows + 15) / 16; return left == 4 ? 2 : tw_minl(left, 3); }
@@ -89,18 +90,47 @@ static void TW_ONCE tw_turn_rows(const struct tw_paired *x, long row, long n, in
     }
 }
 
-/* up to 32 columns of n vectors of rows, rounded and turned to where they belong */
+TWI tw_f16 tw_clamped(tw_f16 x, int clamps) { return clamps ? (tw_f16)((tw_i16)x & ~(x < 0.0f)) : x; }
+
+/* the rounded row u with the other's row added, rounded once more */
+TWI tw_i16 tw_joined(tw_i16 u, tw_i16 o, int clamps) {
+    const tw_f16 low = (tw_f16)(u << 16) + (tw_f16)(o << 16), high = (tw_f16)(u & -65536) + (tw_f16)(o & -65536);
+    return tw_pairs(tw_clamped(low, clamps), tw_clamped(high, clamps));
+}
+
+/* rows of fewer than 32 columns */
+static void TW_ONCE tw_put_edge(int (*u)[16], unsigned short *to, const unsigned short *other, long rows, long columns, long ldc, int clamps) {
+    for (long i = 0; i < rows; i++, to += ldc) {
+        unsigned short edge[TW_GROUP] __attribute__((aligned(64))) = {0};
+        if (other) {
+            for (long j = 0; j < columns; j++) edge[j] = other[i * ldc + j];
+            *(tw_i16 *)u[i] = tw_joined(*(const tw_i16 *)u[i], *(const tw_i16 *)edge, clamps);
+        }
+        for (long j = 0; j < columns; j++) to[j] = ((const unsigned short *)u[i])[j];
+    }
+}
+
+/* up to 32 columns of n vectors of rows, rounded, turned to where they belong, and joined with what is added */
 static void TW_ONCE tw_put_rows(const struct tw_paired *x, const float *c, long row, long n, long column) {
     const long columns = tw_minl(TW_GROUP, x->columns - column);
+    const int first = x->clamps && !x->other;
     for (long v = 0; v < n; v++, row += 16) {
         int t[16][16] __attribute__((aligned(64))), u[16][16] __attribute__((aligned(64)));
         const float *from = c + 16 * v;
-        for (int k = 0; k < 16; k++) *(tw_i16 *)t[k] = tw_pairs(*(const tw_f16 *)(from + 2 * TW_ROWS * k), *(const tw_f16 *)(from + 2 * TW_ROWS * k + TW_ROWS));
+        for (int k = 0; k < 16; k++) {
+            const tw_f16 low = *(const tw_f16 *)(from + 2 * TW_ROWS * k), high = *(const tw_f16 *)(from + 2 * TW_ROWS * k + TW_ROWS);
+            *(tw_i16 *)t[k] = tw_pairs(tw_clamped(low, first), tw_clamped(high, first));
+        }
         tw_turn16(t, 16, u);
+        const long rows = tw_minl(16, x->rows - row);
         unsigned short *to = x->c + row * x->ldc + column;
-        for (long i = 0; i < tw_minl(16, x->rows - row); i++, to += x->ldc)
-            if (columns == TW_GROUP) *(tw_i16 *)to = *(const tw_i16 *)u[i];
-            else for (long j = 0; j < columns; j++) to[j] = ((const unsigned short *)u[i])[j];
+        const unsigned short *other = x->other ? x->other + row * x->ldc + column : 0;
+        if (columns < TW_GROUP) tw_put_edge(u, to, other, rows, columns, x->ldc, x->clamps);
+        else if (other)
+            for (long i = 0, at = 0; i < rows; i++, at += x->ldc)
+                *(tw_i16 *)(to + at) = tw_joined(*(const tw_i16 *)u[i], *(const tw_i16 *)(other + at), x->clamps);
+        else
+            for (long i = 0; i < rows; i++) *(tw_i16 *)(to + i * x->ldc) = *(const tw_i16 *)u[i];
     }
 }
 #endif

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from thruway.core.sizes import SizeLike
 
 
-OWN_VECTOR_BYTES = 64
+OWN_VECTOR_BYTES, OWN_SIDE = 64, 32       # fewest columns and inner elements
 OWN_ROWS, OWN_WORK = 4, 1 << 18          # rows and multiplications below which a library's product, or a loop, is as fast as the kernel of ours
 PAIRED_ROWS, PAIRED_COLUMNS, PAIRED_INNER = range(24, 513), 8, 4096     # in bfloat16: rows for which it is faster, columns of a tile, longest sums
+PAIRED_PIXELS = range(24, 1025)         # and pixels of a convolution by windows of one
 
 ATTENTION_WIDTH, ATTENTION_ELEMENTS = 128, 1 << 17      # of a head in bfloat16: its widest rows, the most elements of its values
 ATTENTION_QUERIES, ATTENTION_KEYS = 16, 16              # fewer are left to others
@@ -31,13 +32,13 @@ class Target:
     library_calls: frozenset[str] = frozenset()
     kernels: bool = True
 
-    def has_own_product(self, dtype: str, rows: int, work: int) -> bool:
+    def has_own_product(self, dtype: str, rows: int, work: int, paired: range = PAIRED_ROWS) -> bool:
         """Whether a product of so many rows and multiplications is a kernel of ours: in float32 where MKL takes its slow path, in bfloat16 where
         pairs are multiplied, but not by matrix tiles."""
         if self.kind != "cpu" or not self.kernels or self.vector_bytes != OWN_VECTOR_BYTES or "mkl_fast" in self.library_calls or work < OWN_WORK:
             return False
         if dtype == "bfloat16":
-            return self.multiplies_pairs() and rows in PAIRED_ROWS
+            return self.multiplies_pairs() and rows in paired
         return dtype == "float32" and rows >= OWN_ROWS
 
     def multiplies_pairs(self) -> bool:

@@ -12,7 +12,7 @@ from torch.fx import Graph, Node
 from thruway.core.errors import Unsupported
 from thruway.graph.derived import find_derivable
 from thruway.graph.patterns.cpu_convolution import is_packable
-from thruway.graph.rewrite import Context, Emitter, aten, copied, is_op, mark_stale, meta, output_values, refresh, restore_outputs
+from thruway.graph.rewrite import Context, Emitter, aten, copied, is_channels_last, is_op, mark_stale, meta, output_values, refresh, restore_outputs
 from thruway.shapes.meta import TensorMeta
 
 
@@ -49,10 +49,3 @@ def _turn(node: Node, names: set[str]) -> bool:
     refresh(node)
     mark_stale(node, list(node.users), before)
     return True
-
-
-def is_channels_last(value: TensorMeta) -> bool:
-    """Dense with channels innermost; dimensions of size 1 may have any stride."""
-    n, c, h, w = value.sizes
-    wanted = (h * w * c, 1, w * c, c)
-    return all(s == t for size, s, t in zip(value.sizes, value.strides, wanted, strict=True) if size != 1)

@@ -217,6 +217,13 @@ def numel(value: TensorMeta) -> SizeLike:
     return product(value.sizes)
 
 
+def is_channels_last(value: TensorMeta) -> bool:
+    """Dense with channels innermost; dimensions of size 1 may have any stride."""
+    n, c, h, w = value.sizes
+    wanted = (h * w * c, 1, w * c, c)
+    return all(s == t for size, s, t in zip(value.sizes, value.strides, wanted, strict=True) if size != 1)
+
+
 def same_layout(a: Any, b: Any) -> bool:
     """Equal in all that a reader of the values sees: sizes, strides of dimensions longer than 1, dtype, device."""
     if not isinstance(a, TensorMeta) or not isinstance(b, TensorMeta):

@@ -6,12 +6,14 @@ rounding and is always taken; the others and the addition skip a rounding, so th
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
-from thruway.core.target import Target
+from thruway.core.sizes import product
+from thruway.core.target import OWN_SIDE, PAIRED_PIXELS, Target, fits_pairs
 from thruway.graph.derived import find_derivable
 from thruway.graph.rewrite import (
     Context,
@@ -22,6 +24,7 @@ from thruway.graph.rewrite import (
     bind,
     bytes_of,
     editable,
+    is_channels_last,
     is_op,
     meta,
     output_values,
@@ -63,16 +66,17 @@ def select_convolutions(graph: Graph, context: Context) -> Graph:
 def _select(node: Node, context: Context, folded: set[str], written: set[str]) -> None:
     """Packs the weight (a folded one was paid for already) and takes what follows along, unless a write stands near."""
     a = bind(node)
-    if a.weight.name not in folded and not context.reserve(bytes_of(meta(a.weight)), a.weight):
+    own = _is_product(a, context.target)
+    if not own and a.weight.name not in folded and not context.reserve(bytes_of(meta(a.weight)), a.weight):
         return
     alone = a.input.name in written or node.name in written
     summed = None if alone else _residual(node, context, written)
     end = summed or node
-    activation = None if alone else _activation(end, context, AFTER_A_SUM if summed else frozenset(ACTIVATIONS))
+    activation = None if alone else _activation(end, context, AFTER_A_SUM if summed or own else frozenset(ACTIVATIONS))
     last = next(iter(end.users)) if activation else end
     emit = Emitter(last)
-    packed = emit(mkldnn._reorder_convolution_weight.default, a.weight, a.padding, a.stride, a.dilation, a.groups, _sizes(a.input))
-    geometry = (a.padding, a.stride, a.dilation, a.groups)
+    geometry = (*(list(x)[:1] if own else list(x) * (2 // len(x)) for x in (a.padding, a.stride, a.dilation)), a.groups)
+    packed = a.weight if own else emit(mkldnn._reorder_convolution_weight.default, a.weight, *geometry, _sizes(a.input))
     if summed is None:
         attr, scalars, algorithm = activation or ("none", [], "")
         made = emit(mkldnn._convolution_pointwise.default, a.input, packed, a.bias, *geometry, attr, scalars, algorithm)
@@ -84,6 +88,18 @@ def _select(node: Node, context: Context, folded: set[str], written: set[str]) -
     for passed in (summed, node):
         if passed is not None and passed is not last and not passed.users:
             passed.graph.erase_node(passed)
+
+
+def _is_product(a: SimpleNamespace, target: Target) -> bool:
+    """Whether it is a product of pixels that a kernel of ours makes, by the weight as it lies. Then the call is told padding, stride and dilation by one
+    number each: that, which no packed one has, is what `schedule/own_products` knows it by."""
+    x, weight = meta(a.input), meta(a.weight)
+    if weight.sizes[2:] != (1, 1) or a.groups != 1 or [{*a.padding}, {*a.stride}, {*a.dilation}] != [{0}, {1}, {1}]:
+        return False
+    rows, columns, inner = product((x.sizes[0], *x.sizes[2:])), *weight.sizes[:2]
+    if x.dtype != "bfloat16" or type(rows) is not int or not fits_pairs(columns, inner) or weight.strides[1] != 1 or weight.strides[0] != inner:
+        return False
+    return is_channels_last(x) and min(columns, inner) >= OWN_SIDE and target.has_own_product(x.dtype, rows, rows * columns * inner, PAIRED_PIXELS)
 
 
 def _sizes(x: Node) -> list[int] | None:
