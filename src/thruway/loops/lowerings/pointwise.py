@@ -136,7 +136,9 @@ def div_mode(b: Builder, self: Operand, other: Operand, rounding_mode: str | Non
     if rounding_mode is None:
         return DIV(b, self, other)
     common = common_type(b, (self, other))
-    if common in LOW_FLOATS and isinstance(other, Tensor) and any(size != 1 for size in other.sizes):       # eager then rounds every step
+    on_cpu, sizes = b.device == "cpu", other.sizes if isinstance(other, Tensor) else ()
+    by_steps = any(size != 1 for size in sizes) if on_cpu else bool(sizes) and rounding_mode == "trunc"
+    if common in LOW_FLOATS and by_steps:                   # eager then rounds every step; how a GPU rounds before the floor is not measured
         build = _truncated if rounding_mode == "trunc" else _floored
         return elementwise(b, lambda x, y: build(x, y, lambda z: rounded(z, common)), (self, other), common)
     name = "floordiv" if rounding_mode == "floor" else "truncdiv"
