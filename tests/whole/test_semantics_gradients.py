@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -147,3 +149,55 @@ def test_what_autograd_refuses_to_write_is_said_in_its_words(write):
             return str(error)
         return "nothing"
     assert thruway.compile(said)(torch.ones(2, 3, requires_grad=True)) == said(torch.ones(2, 3, requires_grad=True)) != "nothing"
+
+
+def asked_for_a_leaf(x):
+    return (x + 1 if x.is_leaf else x - 1), x[0].is_leaf
+
+
+def asked_who_made_it(x):
+    return x + 1 if x.grad_fn is None else x - 1
+
+
+def written_with_care(x):
+    try:
+        x.add_(1)
+    except RuntimeError as error:
+        return str(error)
+    return x.sum()
+
+
+def written_through_a_view(x):
+    try:
+        x[:1].mul_(2)
+    except RuntimeError as error:
+        return str(error)
+    return x * 2
+
+
+KINDS = {
+    "leaf": lambda: torch.ones(3, requires_grad=True), "result": lambda: torch.ones(3, requires_grad=True) * 1, "plain": lambda: torch.ones(3),
+    "view of a leaf": lambda: torch.ones(1, 3, requires_grad=True)[0],
+}
+
+
+@pytest.mark.parametrize("function", [asked_for_a_leaf, asked_who_made_it, written_with_care, written_through_a_view])
+def test_an_entry_for_a_leaf_answers_for_no_other(function):
+    def outcome(run, kind):
+        try:
+            return torch.utils._pytree.tree_map(lambda one: one.detach().clone() if isinstance(one, torch.Tensor) else one, run(KINDS[kind]()))
+        except RuntimeError as error:
+            return str(error)
+
+    for order in itertools.permutations(KINDS):
+        compiled = thruway.compile(function)
+        for kind in (*order, *order):
+            mine, eagers = outcome(compiled, kind), outcome(function, kind)
+            assert str(mine) == str(eagers), (order, kind)
+
+
+def test_parameters_that_are_only_read_have_no_guard_on_their_kind():
+    def answers(function):
+        return [guard for guard in thruway.explain(function)(wants(torch.ones(3))).guards if "the same answer" in guard]
+
+    assert not answers(torch.nn.Linear(3, 3)) and answers(lambda x: x + 1 if x.is_leaf else x)

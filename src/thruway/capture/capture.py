@@ -20,6 +20,7 @@ from thruway.capture.known_calls import KNOWN
 from thruway.capture.known_calls.torch_functions import restore_overriding
 from thruway.capture.known_calls.torch_modes import restore_devices, restore_modes
 from thruway.capture.locals import LazyLocals
+from thruway.capture.leaves import guard_kind
 from thruway.capture.links import Reconsider, check_links
 from thruway.capture.overlap import hangs_on_order
 from thruway.capture.resume import DRAWN, Break, emit_break
@@ -197,6 +198,8 @@ class WriteRecorder(TraceMode):
                         raise unsupported(self.state, "TW106", "an inference tensor outside inference mode")
                     self.state.written.add(id(one.root))
                     self.writes = self.state.writes = self.state.writes + 1
+                    if torch.is_grad_enabled():
+                        guard_kind(self.state, one)
                     if hangs_on_order(one, (*args, *kwargs.values()), self.state.facts):
                         self.state.is_hanging = True                        # torch refuses many of these when they run
                         self.state.overlap = self.state.overlap or unsupported(self.state, "TW117", "a view", "itself or another operand").reason

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from thruway.capture.leaves import autograd_kind
 from thruway.core.errors import Unsupported
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.names import torch_dtype
@@ -97,12 +98,8 @@ def _number(value: torch.SymInt | torch.SymFloat) -> int | float:
 
 
 def _kind(trace: TraceTensor) -> str:
-    """Whether autograd sees a leaf, a view of one that requires grad, or what an operator gave. Torch refuses the question for one of several
-    views whose base was written."""
     try:
-        if trace.is_leaf:
-            return "leaf"
-        return "view of a leaf" if trace._base is not None and trace._base.is_leaf and trace._base.requires_grad else "result"
+        return autograd_kind(trace)
     except RuntimeError:
         raise _NoStandIn from None
 

@@ -18,6 +18,7 @@ from torch.utils._device import _device_constructors
 from thruway.capture.breaks import unsupported
 from thruway.capture.caught import refuse_caught_error
 from thruway.capture.eager_errors import eager_error
+from thruway.capture.leaves import guard_kind
 from thruway.capture.read_by_torch import with_number
 from thruway.capture.state import Input, State
 from thruway.capture.values.base import (
@@ -216,7 +217,12 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
         raise Unsupported(reason.code, reason.what, reason.hint, reason.where or state.where()) from error
     except Exception as error:
         if (raised := eager_error(target, args, kwargs)) is not None:
-            raise_real(state, error if _is_of_autograd(error) else raised)
+            if not _is_of_autograd(error):
+                raise_real(state, raised)
+            for one in (*args, *kwargs.values()):
+                if isinstance(one, TraceTensor):
+                    guard_kind(state, one)
+            raise_real(state, error)
         name = getattr(target, "__name__", str(target))
         raise unsupported(state, "TW112", name, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
     if state.writes != writes and _may_be_refused((*args, *kwargs.values())):

@@ -24,6 +24,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import _disable_current_modes
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.leaves import autograd_kind
 from thruway.capture.state import Namespace, State, is_library
 from thruway.capture.values.arrays import Memory
 from thruway.capture.values.base import (
@@ -236,12 +237,12 @@ def make_trace(state: State, tensor: torch.Tensor, meta: TensorMeta) -> TraceTen
     """Metadata that autograd can run over; a non-leaf where the real tensor is one, so that in-place writes are allowed alike, and a view of a
     leaf, whose writes torch refuses, where it is such a view."""
     try:
-        is_leaf = tensor.is_leaf
+        kind = autograd_kind(tensor)
     except RuntimeError:                                        # made without gradients, of a base that was written with them
         raise unsupported(state, "TW117", "the base of a view", "it; autograd refuses the view", hint="make the view again") from None
-    if is_leaf:
+    if kind == "leaf":
         return from_meta(meta)
-    if tensor._is_view() and tensor._base.is_leaf and tensor._base.requires_grad:
+    if kind == "view of a leaf":
         with torch.enable_grad(), _disable_current_modes():
             return torch.ops.aten.alias.default(from_meta(meta))
     return non_leaf(from_meta(replace(meta, requires_grad=False)))

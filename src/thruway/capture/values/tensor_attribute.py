@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from thruway.capture.breaks import unsupported
+from thruway.capture.leaves import guard_kind
 from thruway.capture.state import Inline, State
 from thruway.capture.tensors import call_torch, record_result, run_trace
 from thruway.capture.values.base import NONE, Constant, MethodValue, TensorValue, Value
@@ -64,6 +65,11 @@ def _metadata(name: str) -> Callable[[State, TensorValue], Value]:
     return row
 
 
+def is_leaf(state: State, value: TensorValue) -> Value:
+    guard_kind(state, value.trace)
+    return from_python(state, value.trace.is_leaf)
+
+
 def _operator(name: str) -> Callable[[State, TensorValue], Value]:
     getter = getattr(torch.Tensor, name).__get__
 
@@ -84,6 +90,7 @@ def _grad(state: State, value: TensorValue) -> Value:
 
 
 def _grad_fn(state: State, value: TensorValue) -> Value:
+    guard_kind(state, value.trace)
     if value.trace.grad_fn is None:
         return NONE
     raise unsupported(state, "TW102", "grad_fn", "Tensor")
@@ -96,5 +103,5 @@ def _class(state: State, value: TensorValue) -> Value:
 ROWS: dict[str, Callable[[State, TensorValue], Value]] = {
     **{name: _metadata(name) for name in METADATA if hasattr(torch.Tensor, name)},
     **{name: _operator(name) for name in OPERATORS},
-    "shape": shape, "grad": _grad, "grad_fn": _grad_fn, "__class__": _class,
+    "shape": shape, "is_leaf": is_leaf, "grad": _grad, "grad_fn": _grad_fn, "__class__": _class,
 }
