@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 
 import pytest
 import torch
@@ -78,7 +79,7 @@ def test_a_text_that_nobody_needs_computes_nothing(tmp_path):
     with settings.override(dump=str(tmp_path / "out")):
         torch.testing.assert_close(compiled(x, 9), x * 2)
     (graph,) = (tmp_path / "out").rglob("*graph.txt")
-    assert "mul" in graph.read_text() and "sum" not in graph.read_text() and "clone" not in graph.read_text()
+    assert re.findall(r"aten\.(\w+)", graph.read_text()) == ["mul"]
     assert ran(compiled, x, 3) == ran(never_shown, x, 3)
 
 
