@@ -75,3 +75,28 @@ def test_the_next_of_wider_numbers_is_a_loop(dtype):
     x = torch.tensor([1.7, -1.7, 0.0, -0.0, 1e-3, float("inf")], dtype=dtype)
     f = thruway.compile(torch.nextafter, fullgraph=True)
     assert torch.equal(f(x, x + 1), torch.nextafter(x, x + 1)) and torch.equal(f(x, -x), torch.nextafter(x, -x))
+
+
+MOVES = {
+    "looked up": lambda x, i: F.embedding(i, x), "selected": lambda x, i: x.index_select(0, i[0]), "gathered": lambda x, i: x[i], "turned": lambda x, i: x.flip(1),
+    "joined": lambda x, i: torch.cat([x, x[:3]]), "padded": lambda x, i: F.pad(x, (3, 5)), "chosen": lambda x, i: torch.where(x[:, :1] > 0, x, x.flip(0)),
+    "sliced": lambda x, i: x[1:, 4:20], "rolled": lambda x, i: x.roll(1, 1),
+}
+ROWS_OF = {
+    "normed": lambda y: F.layer_norm(y, y.shape[-1:]), "softmaxed": lambda y: y.softmax(-1), "twice": lambda y: F.layer_norm(F.layer_norm(y, y.shape[-1:]), y.shape[-1:]),
+    "centred": lambda y: y - y.mean(-1, keepdim=True), "scaled": lambda y: y / y.abs().amax(-1, keepdim=True), "kept": lambda y: (y, y.softmax(-1), y * 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", ROWS_OF)
+@pytest.mark.parametrize("move", MOVES)
+def test_rows_of_what_is_only_moved(move, rows, dtype):
+    x, i = torch.linspace(-3, 4, 7 * 32).reshape(7, 32).sin().to(dtype), torch.tensor([[3, 0, 6], [1, 1, 5]])
+
+    def f(x, i):
+        return ROWS_OF[rows](MOVES[move](x, i))
+
+    with torch.no_grad():
+        for mine, eagers in zip(torch.utils._pytree.tree_leaves(thruway.compile(f)(x, i)), torch.utils._pytree.tree_leaves(f(x, i)), strict=True):
+            torch.testing.assert_close(mine, eagers, rtol=1e-2, atol=1e-2)

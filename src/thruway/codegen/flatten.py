@@ -53,7 +53,7 @@ def flatten(kernel: Kernel, buffers: Mapping[str, Buffer], unsafe: frozenset[str
     """`kernel` over element offsets, with as few axes as its accesses allow."""
     scratch = {b.name: replace(b, strides=contiguous(b.sizes)) for b in kernel.scratch}
     every = {**buffers, **scratch}
-    phases = tuple(_flat_phase(p, every) for p in kernel.phases)
+    phases = tuple(_flat_phase(p, every, scratch) for p in kernel.phases)
     ranks = tuple(_rank(p.inner) if any(r.op in ORDERED for r in p.reductions) else 0 for p in phases)
     used = {root(n, every) for n in (*kernel.reads, *kernel.writes)} | set(scratch)
     flat = Flat(replace(kernel, phases=phases, scratch=tuple(scratch.values())), {n: every[n] for n in used}, unsafe, ranks)
@@ -68,7 +68,7 @@ def _rank(inner: Sequence[Axis]) -> SizeLike:
     return total
 
 
-def _flat_phase(phase: Phase, buffers: Mapping[str, Buffer]) -> Phase:
+def _flat_phase(phase: Phase, buffers: Mapping[str, Buffer], scratch: Mapping[str, Buffer]) -> Phase:
     seen: dict[int, Expr] = {}
     keep: list[Expr] = []
 
@@ -81,7 +81,7 @@ def _flat_phase(phase: Phase, buffers: Mapping[str, Buffer]) -> Phase:
     for store in phase.stores:
         name, index = _offset(store.buffer, tuple(i if is_size(i) else flat(i) for i in store.index), buffers)
         value = flat(store.value)
-        copied = _raw(value, lets, buffers[store.buffer].dtype) if store.mode == "set" else value
+        copied = _raw(value, lets, buffers[store.buffer].dtype, scratch) if store.mode == "set" and store.buffer not in scratch else value
         stores.append(Store(name, index, copied, store.mode))
     return Phase(
         phase.inner,
@@ -114,24 +114,24 @@ def _offset(name: str, index: Sequence[Index], buffers: Mapping[str, Buffer]) ->
     return base.name, (total, *computed)
 
 
-def _raw(value: Expr, lets: Mapping[str, Expr], dtype: str) -> Expr:
-    """A value that is only moved, as the bits in memory, so that nothing is converted on the way."""
+def _raw(value: Expr, lets: Mapping[str, Expr], dtype: str, scratch: Mapping[str, Buffer]) -> Expr:
+    """A value that is only moved from memory to memory, as the bits there, so that nothing is converted on the way. Scratch rows hold floats."""
     if dtype not in LOW_FLOATS:
         return value
-    bits = _as_bits(value, lets, dtype)
+    bits = _as_bits(value, lets, dtype, scratch)
     return value if bits is None else bits
 
 
-def _as_bits(value: Expr, lets: Mapping[str, Expr], dtype: str) -> Expr | None:
+def _as_bits(value: Expr, lets: Mapping[str, Expr], dtype: str, scratch: Mapping[str, Buffer]) -> Expr | None:
     match value:
-        case Load(buffer, index, kind) if kind == dtype:
+        case Load(buffer, index, kind) if kind == dtype and buffer not in scratch:
             return Load(buffer, index, RAW[ITEMSIZE[dtype]])
         case Var(name) if name in lets:
-            return _as_bits(lets[name], lets, dtype)
+            return _as_bits(lets[name], lets, dtype, scratch)
         case Literal(0, _):
             return Literal(0, RAW[ITEMSIZE[dtype]])
         case Within(conditions, then, other, _):
-            inside, outside = (_as_bits(x, lets, dtype) for x in (then, other))
+            inside, outside = (_as_bits(x, lets, dtype, scratch) for x in (then, other))
             return None if inside is None or outside is None else Within(conditions, inside, outside, RAW[ITEMSIZE[dtype]])
         case _:
             return None
