@@ -121,7 +121,7 @@ def _child(sender: Any, maker: zoo_models.Maker, asked: argparse.Namespace) -> N
 def examine(maker: zoo_models.Maker, dtype: torch.dtype, backends: list[str], allowed: float) -> dict[str, Any]:
     torch.manual_seed(0)
     target, args, kwargs = maker()
-    module = getattr(target, "model", target)
+    module = target if isinstance(target, torch.nn.Module) else target.model
     module.to(dtype)
     args, kwargs = _cast((args, kwargs), dtype)
     with torch.no_grad():
