@@ -78,6 +78,7 @@ def _work(options: argparse.Namespace) -> None:
     gc.freeze()                              # torch's own objects need no looking at
     start = time.monotonic()
     for seed in range(options.seed, options.seed + options.count):
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))       # of what ran before
         print(f"at {seed}", flush=True)
         resource.setrlimit(resource.RLIMIT_AS, (_address_space() + MEMORY, resource.RLIM_INFINITY))
         if options.seconds and time.monotonic() - start > options.seconds:
