@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from thruway.capture.refused import is_below
 from thruway.core.errors import Unsupported, UserLine
 from thruway.shapes.refuse import ELEMENTS
 
@@ -48,8 +49,7 @@ OF_PLAIN = "call it outside, or accept the break: the call runs in plain Python"
 
 def hint_of_call(module: str | None, name: str, in_python: bool = True) -> str:
     """The hint that fits a call of the function `name` made in `module`; empty where the usual one does."""
-    full = f"{module}.{name}"
-    hint = next((hint for root, hint in HINTS_OF_CALLS.items() if full.startswith(root + ".") or full == root), "")
+    hint = next((hint for root, hint in HINTS_OF_CALLS.items() if is_below(f"{module}.{name}", (root,))), "")
     return hint or ("" if in_python or (module or "").partition(".")[0] == "torch" else OF_PLAIN)
 
 

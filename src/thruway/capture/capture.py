@@ -19,9 +19,9 @@ from thruway.capture.interpreter import BreakHere, finish_inline, program, resum
 from thruway.capture.known_calls import KNOWN
 from thruway.capture.known_calls.torch_functions import restore_overriding
 from thruway.capture.known_calls.torch_modes import restore_devices, restore_modes
-from thruway.capture.locals import LazyLocals
 from thruway.capture.leaves import guard_kind
 from thruway.capture.links import Reconsider, check_links
+from thruway.capture.locals import LazyLocals
 from thruway.capture.overlap import hangs_on_order
 from thruway.capture.resume import DRAWN, Break, emit_break
 from thruway.capture.selectable import note_operator, refuse_older_writes

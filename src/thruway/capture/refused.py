@@ -35,9 +35,10 @@ def is_refused_module(name: str | None) -> bool:
     if name is None:
         return False
     if name == "torch" or name.startswith("torch."):
-        return _below(name, TORCH) and not _below(name, ALLOWED)
+        return is_below(name, TORCH) and not is_below(name, ALLOWED)
     return is_skipped_module(name) and name not in STANDARD and name not in PLAIN
 
 
-def _below(name: str, roots: tuple[str, ...]) -> bool:
+def is_below(name: str, roots: tuple[str, ...]) -> bool:
+    """Whether a dotted name is one of `roots`, or lies in it."""
     return any(name == root or name.startswith(root + ".") for root in roots)

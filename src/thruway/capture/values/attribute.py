@@ -523,12 +523,11 @@ def _read_builtin_instance(state: State, value: Value, name: str) -> Result:
     if name == "__class__":
         return cls
     found = state.type_lookup(cls, name)
-    if found is MISSING and isinstance(value, DictValue) and value.real is not None and value.cls.__dictoffset__:
-        held = read_key(state, InstanceDict(value.source, vars(value.real)), name)
-        return _missing(state, value, name) if held is None else held
-    if found is MISSING:
-        return _missing(state, value, name)
-    return bind(state, found, value, cls, name)
+    if found is not MISSING:
+        return bind(state, found, value, cls, name)
+    has_own = isinstance(value, DictValue) and value.real is not None and value.cls.__dictoffset__               # an OrderedDict
+    held = read_key(state, InstanceDict(value.source, vars(value.real)), name) if has_own else None
+    return _missing(state, value, name) if held is None else held
 
 
 def _read_compiled(state: State, value: CompiledValue, name: str) -> Result:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.refused import is_refused_module
+from thruway.capture.refused import is_below, is_refused_module
 from thruway.capture.state import State
 from thruway.capture.values.answers import guard_registrations
 from thruway.capture.values.base import (
@@ -89,8 +89,7 @@ def answering_code(state: State, wanted: Value) -> Value | None:
         return None
     meta = type_value(state, wanted)
     hook = state.type_lookup(meta, "__instancecheck__")
-    made_in = hook.__module__ if isinstance(hook, types.FunctionType) else "torch"
-    if meta.source is None or made_in.partition(".")[0] == "torch" or is_refused_module(made_in):
+    if not isinstance(hook, types.FunctionType) or meta.source is None or is_below(hook.__module__, ("torch",)) or is_refused_module(hook.__module__):
         return None
     return state.wrap(state, hook, Attr(meta.source, "__instancecheck__"), True)
 
