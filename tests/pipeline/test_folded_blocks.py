@@ -83,7 +83,7 @@ def spy(monkeypatch):
     thruway.reset()
 
 
-def run_both(model, *args, spy, mode: str = "eval", calls: int = 2):
+def assert_folding_changes_nothing(model, *args, spy, mode: str = "eval", calls: int = 2):
     """The outputs of `calls` calls with folding, without, and of eager, each on a copy of the model and of the arguments."""
     results = []
     for compiler, is_on in ((thruway.compile, True), (thruway.compile, False), (lambda f: f, False)):
@@ -123,7 +123,7 @@ def x_of(*sizes, dtype=torch.float32):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_copies_are_what_compiling_them_gives(spy, make, limit, dtype):
     spy = spy(limit)
-    run_both(Stack(make).to(dtype), x_of(dtype=dtype), spy=spy)
+    assert_folding_changes_nothing(Stack(make).to(dtype), x_of(dtype=dtype), spy=spy)
     assert was_copied(spy)
     folded, whole = spy.lists
     assert counts(folded) == counts(whole) and folded.inputs == whole.inputs
@@ -134,7 +134,7 @@ def test_copies_are_what_compiling_them_gives(spy, make, limit, dtype):
 def test_memory_for_some_packed_weights_ends_between_two_blocks(spy):
     each = 2 * WIDTH * 2 * WIDTH * 2                         # bfloat16 and so many rows that packing pays on every processor
     spy = spy(4 * each + 2 * WIDTH * WIDTH)
-    run_both(Stack(count=12).bfloat16(), x_of(2, 2048, WIDTH, dtype=torch.bfloat16), spy=spy)
+    assert_folding_changes_nothing(Stack(count=12).bfloat16(), x_of(2, 2048, WIDTH, dtype=torch.bfloat16), spy=spy)
     assert was_copied(spy) and [gap.missing for gap in spy.folds[0].fold.gaps] == [5]
     folded = spy.lists[0]
     assert len(folded.derived_slots) == 9                    # the one before the blocks, and two for each of four
@@ -143,7 +143,7 @@ def test_memory_for_some_packed_weights_ends_between_two_blocks(spy):
 def test_encoder_layers_of_torch(spy):
     layer = nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, batch_first=True)
     spy = spy()
-    run_both(nn.TransformerEncoder(layer, 8), x_of(), spy=spy)
+    assert_folding_changes_nothing(nn.TransformerEncoder(layer, 8), x_of(), spy=spy)
     assert was_copied(spy)
 
 
@@ -167,7 +167,7 @@ class Bottleneck(nn.Module):
 def test_a_norm_that_is_folded_into_the_block_before(spy):
     spy = spy()
     model = nn.Sequential(nn.Conv2d(3, 8, 3), Bottleneck(dilation=2), *(Bottleneck() for _ in range(11)), nn.Flatten(), nn.Linear(288, 4)).eval()
-    run_both(model, torch.randn(2, 3, 8, 8), spy=spy)
+    assert_folding_changes_nothing(model, torch.randn(2, 3, 8, 8), spy=spy)
     assert was_copied(spy)
 
 
@@ -176,7 +176,7 @@ def test_convolutions_with_folded_norms(spy):
     model = nn.Sequential(nn.Conv2d(3, 8, 3), *(Convolution() for _ in range(BLOCKS)), nn.Flatten(), nn.LazyLinear(4))
     with torch.no_grad():
         model(torch.randn(2, 3, 8, 8))
-    run_both(model, torch.randn(2, 3, 8, 8), spy=spy)
+    assert_folding_changes_nothing(model, torch.randn(2, 3, 8, 8), spy=spy)
     assert was_copied(spy)
 
 
@@ -189,7 +189,7 @@ def test_a_loop_over_functions_with_weights_of_their_own(spy):
         return x.sum(-1)
 
     spy = spy()
-    run_both(f, x_of(4, WIDTH), *weights, spy=spy)
+    assert_folding_changes_nothing(f, x_of(4, WIDTH), *weights, spy=spy)
     assert was_copied(spy)
 
 
@@ -203,7 +203,7 @@ def test_two_values_are_handed_on_and_others_stay(spy):
             return self.head(a), b
 
     spy = spy()
-    run_both(Two(), x_of(), spy=spy)
+    assert_folding_changes_nothing(Two(), x_of(), spy=spy)
 
 
 def test_what_all_blocks_add_to(spy):
@@ -216,7 +216,7 @@ def test_what_all_blocks_add_to(spy):
             return self.head(x), total
 
     spy = spy()
-    run_both(Sums(), x_of(), spy=spy)
+    assert_folding_changes_nothing(Sums(), x_of(), spy=spy)
 
 
 def test_blocks_that_write_their_inputs_and_buffers(spy):
@@ -236,7 +236,7 @@ def test_blocks_that_write_their_inputs_and_buffers(spy):
             return x
 
     spy = spy()
-    run_both(Direct(Counting), x_of(), spy=spy)
+    assert_folding_changes_nothing(Direct(Counting), x_of(), spy=spy)
     assert was_copied(spy)
 
 
@@ -245,7 +245,7 @@ def test_drawn_numbers_come_in_the_same_order(spy):
         def forward(self, x):
             return F.dropout(super().forward(x), 0.3, self.training)
 
-    run_both(Stack(Dropping), x_of(), spy=spy(), mode="train")
+    assert_folding_changes_nothing(Stack(Dropping), x_of(), spy=spy(), mode="train")
 
 
 def _with(change):
@@ -310,7 +310,7 @@ def a_dropout(blocks):
     no_bias, a_hook, a_write, a_dropout))))
 def test_one_block_differs(spy, make):
     spy = spy()
-    run_both(make(), x_of(), spy=spy)
+    assert_folding_changes_nothing(make(), x_of(), spy=spy)
     assert spy.folds[0] is None
 
 
@@ -318,7 +318,7 @@ def test_a_block_that_differs_near_the_end_leaves_the_others(spy):
     model = Stack(count=12)
     model.blocks[11].scale = 0.25
     spy = spy()
-    run_both(model, x_of(), spy=spy)
+    assert_folding_changes_nothing(model, x_of(), spy=spy)
     assert was_copied(spy) and spy.folds[0].fold.gaps[0].missing == 6
 
 
@@ -386,7 +386,7 @@ class Growing(Stack):
 
 @pytest.mark.parametrize("make", [Skip, SecondNext, ThirdNext, OneState, Shared, Numbered, OwnWeightAgain, Growing])
 def test_stacks_that_are_no_plain_chain(spy, make):
-    run_both(make(), x_of(), spy=spy())
+    assert_folding_changes_nothing(make(), x_of(), spy=spy())
 
 
 def test_blocks_that_all_multiply_one_input_are_joined_instead(spy):
@@ -398,7 +398,7 @@ def test_blocks_that_all_multiply_one_input_are_joined_instead(spy):
             return x
 
     spy = spy()
-    run_both(Crossing(), x_of(), spy=spy)
+    assert_folding_changes_nothing(Crossing(), x_of(), spy=spy)
     assert spy.folds[0] is None
 
 
@@ -438,7 +438,7 @@ class Caches(Stack):
 def test_what_every_block_gives_leaves_from_copies_too(spy, make, limit):
     spy = spy(limit)
     model = make(count=14)
-    run_both(model, x_of(), spy=spy)
+    assert_folding_changes_nothing(model, x_of(), spy=spy)
     assert was_copied(spy) or make is AllButTheLast
 
 
