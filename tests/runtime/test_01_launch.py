@@ -13,9 +13,10 @@ from runtime.programs import (
 )
 
 from thruway.core.errors import CompilerBug, Unsupported
-from thruway.core.launch import Allocate, Call, Kernel, SizeRef, SlotRef, SymbolBinding, TensorSpec, View
+from thruway.core.launch import Allocate, Call, Input, Kernel, LaunchList, SizeRef, SlotRef, SymbolBinding, TensorSpec, View
 from thruway.core.sizes import add, floordiv, mul, symbol
 from thruway.native import RegionFailed
+from thruway.runtime.evaluate import concrete
 
 
 def test_one_kernel(loader):
@@ -33,6 +34,27 @@ def test_outputs_are_fresh_and_own_resizable_storage(loader):
     assert torch.equal(first, a * b + c) and torch.equal(second, b * c + a)
     assert first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr()
     assert first.resize_(1000).shape == (1000,)
+
+
+def test_sizes_get_their_numbers_wherever_they_stand():
+    fixed, half = vector(4), floordiv(symbol("n"), 2)
+
+    def launch(n, half, as_argument):
+        moved = TensorSpec("float32", (half,), (n,), offset=add(half, 1))
+        steps = (
+            Allocate(2, vector(n), mul(n, 4)), View(3, 2, moved), Kernel("none", (2,)), Kernel("k", (2, 3), (n, 7, half)),
+            Call("aten::narrow", (SlotRef(0), 0, [as_argument(half)]), (("length", as_argument(n)),), (4,), out_specs=(moved, fixed)),
+        )
+        inputs = Input(0, vector(n)), Input(1, fixed, weight=True)
+        return LaunchList(inputs, (SymbolBinding("n", 0, 0),), (), (Allocate(5, fixed),), (5,), steps, (4,), mul(n, 8), 6)
+
+    symbolic = launch(symbol("n"), half, SizeRef)
+    for n in (9, 4, 0):
+        sized = concrete(symbolic, {"n": n})
+        assert sized == launch(n, n // 2, int)
+        assert sized.inputs[1] is symbolic.inputs[1] and sized.steps[2] is symbolic.steps[2]      # what holds no symbol is not made again
+    with pytest.raises(KeyError):
+        concrete(symbolic, {"m": 1})
 
 
 @pytest.mark.parametrize("batches", [(1, 2, 7, 2, 1), (3, 0, 5)])
