@@ -48,6 +48,7 @@ from thruway.runtime.cuda.tune import Candidates, choice_key, choose
 from thruway.schedule.build import build_plan
 from thruway.schedule.plan import Plan
 from thruway.schedule.products import in_libraries, parts_of, trials
+from thruway.schedule.show import show_plan
 from thruway.schedule.split import split_long_reductions
 from thruway.shapes.meta import TensorMeta
 
@@ -175,7 +176,7 @@ def _printed(
         verify_program(program)
     journal.offer("loops", name, lambda: show_program(program))
     plan: Plan = build_plan(split_long_reductions(program), target, settings)
-    journal.offer("plan", name, lambda: str(plan))
+    journal.offer("plan", name, lambda: show_plan(plan))
     sources = generate_gpu(plan, device)
     journal.offer("code", name, lambda: sources.text)
     return sources

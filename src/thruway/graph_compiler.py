@@ -57,6 +57,7 @@ from thruway.runtime.parts import PartsRunnable, Step, or_by_torch
 from thruway.runtime.pieces import assumptions, by_operators, guarded, passing
 from thruway.runtime.plain import may_write, plain_region
 from thruway.schedule.build import build_plan
+from thruway.schedule.show import show_plan
 from thruway.shapes.equal_sizes import unite
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.symbolic import Facts
@@ -191,7 +192,7 @@ class GraphCompiler:
         self.journal.offer("loops", name, lambda: show_program(program))
         with self._stage("plan", name, settings):
             plan = build_plan(program, machine.target, settings)
-        self.journal.offer("plan", name, lambda: str(plan))
+        self.journal.offer("plan", name, lambda: show_plan(plan))
         if plan.predictions:
             gain = sum(each.microseconds for each in plan.predictions)
             without = ", those of copied blocks not counted" if folded else ""

@@ -24,7 +24,6 @@ from thruway.loops.ir import (
     Load,
     Node,
     Op,
-    Origin,
     Phase,
     Program,
     Reduce,
@@ -45,14 +44,14 @@ ASSIGN = {"set": "=", "add": "+=", "mul": "*=", "min": "min=", "max": "max="}
 def show(program: Program) -> str:
     """The program as readable text."""
     lines = ["inputs"]
-    lines += [f"  {_buffer(program.buffers[name])}" for name in program.inputs]
+    lines += [f"  {show_buffer(program.buffers[name])}" for name in program.inputs]
     constants = [b for b in program.buffers.values() if b.kind == "constant"]
-    lines += ["constants", *[f"  {_buffer(b)}" for b in constants]] if constants else []
+    lines += ["constants", *[f"  {show_buffer(b)}" for b in constants]] if constants else []
     if program.derived:
         lines += ["derived", *_nodes(program.derived, program)]
     lines += ["nodes", *_nodes(program.nodes, program)]
     aliases = [b for b in program.buffers.values() if b.alias]
-    lines += ["aliases", *[f"  {_buffer(b)}" for b in aliases]] if aliases else []
+    lines += ["aliases", *[f"  {show_buffer(b)}" for b in aliases]] if aliases else []
     return "\n".join([*lines, "outputs", f"  {', '.join(program.outputs)}", ""])
 
 
@@ -85,7 +84,7 @@ def show_kernel(kernel: Kernel) -> str:
     """A kernel with its phases."""
     lines = [f"kernel {kernel.name}({', '.join(kernel.reads)}) -> {', '.join(kernel.writes)}"]
     lines += [f"  # {line}" for line in dict.fromkeys(str(o.line) for o in kernel.origin if o.line is not None)]
-    lines += [f"  scratch {_buffer(b)}" for b in kernel.scratch]
+    lines += [f"  scratch {show_buffer(b)}" for b in kernel.scratch]
     lines.append(f"  for {_axes(kernel.outer) or 'once'}:")
     for phase in kernel.phases:
         lines += [f"    {line}" for line in _phase(phase, kernel.scan)]
@@ -104,7 +103,8 @@ def _phase(phase: Phase, scan: Axis | None) -> list[str]:
     return lines
 
 
-def _buffer(buffer: Buffer) -> str:
+def show_buffer(buffer: Buffer) -> str:
+    """What a buffer is: name, kind, dtype, sizes, and what it lies in."""
     strides = "" if buffer.strides is None else f" strides ({', '.join(map(_size, buffer.strides))})"
     alias = f" = {buffer.alias} from {_size(buffer.offset)}" if buffer.alias else ""
     return f"{buffer.name}: {buffer.kind} {SHORT[buffer.dtype]}[{', '.join(map(_size, buffer.sizes))}]{strides}{alias}"
@@ -214,8 +214,3 @@ def _text(x: Expr, show_part) -> str:
             return name
         case _:
             raise TypeError(f"not a loop expression: {x!r}")
-
-
-def show_origin(origin: Origin) -> str:
-    """Graph nodes and the user's line."""
-    return f"{', '.join(origin.nodes)}" + (f" ({origin.line})" if origin.line else "")
