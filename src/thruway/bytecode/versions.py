@@ -7,7 +7,6 @@ import opcode
 import sys
 
 VERSION = sys.version_info[:2]
-SUPPORTED = VERSION in {(3, 11), (3, 12)}
 CACHES: dict[str, int] = {name: opcode._inline_cache_entries[code] for name, code in opcode.opmap.items() if code < len(opcode._inline_cache_entries)}
 JUMPS = frozenset(dis.opname[code] for code in dis.hasjrel)
 FREE = frozenset(dis.opname[code] for code in dis.hasfree)

@@ -47,7 +47,6 @@ METHOD_REFUSALS = frozenset(
 FUNCTION_REFUSALS = frozenset(
     "from_numpy from_file frombuffer as_tensor asarray is_nonzero equal allclose is_storage set_printoptions compile save load seed manual_seed "
     "get_device_module vmap set_default_dtype is_conj is_neg resolve_conj resolve_neg".split())
-CREATES_FROM_DATA = frozenset({"tensor", "scalar_tensor", "as_tensor", "asarray"})
 
 
 @functools.lru_cache(maxsize=1)

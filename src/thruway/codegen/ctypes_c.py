@@ -139,11 +139,6 @@ def size_text(size: SizeLike, names: Mapping[Symbol, str], ranges: Ranges | None
     return text(size)
 
 
-def is_atomic(text: str) -> bool:
-    """Whether `text` needs no parentheses as a factor."""
-    return text.replace("_", "").isalnum()
-
-
 def is_low(dtype: str) -> bool:
     """Whether `dtype` is wider in registers than in memory."""
     return dtype in FROM_MEMORY

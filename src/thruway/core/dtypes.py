@@ -19,10 +19,6 @@ def is_float(dtype: str) -> bool:
     return dtype in FLOATS
 
 
-def is_integer(dtype: str) -> bool:
-    return dtype in INTEGERS
-
-
 def compute_dtype(dtype: str) -> str:
     """The dtype in which eager computes inside one pointwise operator: float32 for bf16 and fp16, else the dtype itself."""
     return "float32" if dtype in LOW_FLOATS else dtype

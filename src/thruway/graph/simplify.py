@@ -34,7 +34,6 @@ from thruway.graph.rewrite import (
 )
 from thruway.shapes.meta import TensorMeta
 
-Same = Callable[[Node, SimpleNamespace], Node | None]
 
 
 def simplify(graph: Graph, context: Context) -> Graph:

@@ -73,10 +73,6 @@ def _each(fn: Callable[[float], float]) -> Callable[[Array], Array]:
     return _exactly(np.vectorize(fn, otypes=[np.float64]))
 
 
-def _erf(x: float) -> float:
-    return math.erf(x)
-
-
 def _lgamma(x: float) -> float:
     if math.isnan(x):
         return x

@@ -204,7 +204,3 @@ def strip_reduce(value: Expr) -> tuple[Reduce | None, str | None]:
             return reduce, dtype
         case _:
             return None, None
-
-
-def rename_buffer(load: Load, buffer: str) -> Load:
-    return replace(load, buffer=buffer)

@@ -12,7 +12,6 @@ DATA_DEPENDENT = "TW301"
 ILL_SHAPED = "TW302"
 NO_RULE = "TW303"
 METADATA_MUTATION = "TW304"
-UNKNOWN_DTYPE = "TW305"
 ELEMENTS = "keep it in torch's operators (torch.where, masks, clamp), or accept the break"         # where Python needs a tensor's value
 
 

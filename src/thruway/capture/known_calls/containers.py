@@ -282,14 +282,6 @@ def count_elements(state: State, args: Args, kwargs: Kwargs) -> Value:
     return NONE
 
 
-def named_replace(state: State, target: TupleValue, **changes: Value) -> Value:
-    return TupleValue(tuple(changes.get(name, item) for name, item in zip(target.cls._fields, target.items)), cls=target.cls)
-
-
-def named_asdict(state: State, target: TupleValue) -> Value:
-    return DictValue({name: (Constant(name), item) for name, item in zip(target.cls._fields, target.items)})
-
-
 def string_join(state: State, args: Args, kwargs: Kwargs) -> Value:
     items = items_of(state, args[1])
     if any(isinstance(one, TextValue) for one in items):

@@ -6,7 +6,6 @@ from typing import NoReturn
 
 from thruway.bytecode.decode import Instruction
 from thruway.bytecode.resume import origin_of
-from thruway.capture.breaks import unsupported
 from thruway.capture.locals import LazyLocals
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.values.answers import guard_empty
@@ -194,10 +193,6 @@ def end_for(state: State, frame: Frame, ins: Instruction) -> None:
 
 def load_assertion_error(state: State, frame: Frame, ins: Instruction) -> None:
     frame.stack.append(Constant(AssertionError))
-
-
-def load_name(state: State, frame: Frame, ins: Instruction) -> None:
-    raise unsupported(state, "TW100", ins.op)
 
 
 HANDLERS = {

@@ -91,10 +91,6 @@ def logical(name: str) -> Callable[..., Tensor]:
     return row
 
 
-def reversed_operands(row: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return lambda b, self, other: row(b, other, self)
-
-
 def add(b: Builder, self: Operand, other: Operand, alpha: float = 1) -> Tensor:
     return _plus(b, self, other, alpha)
 

@@ -223,10 +223,6 @@ def _one_hot(x: TensorMeta, classes: int = -1) -> TensorMeta:
     return fresh(x, (*x.sizes, classes))
 
 
-def _searchsorted(sorted_sequence: TensorMeta, x: TensorMeta, *, out_int32: bool = False, right: bool = False, **_: object) -> TensorMeta:
-    return fresh(x, x.sizes, "int32" if out_int32 else "int64")
-
-
 RULES: dict[str, Rule] = {
     "aten::index.Tensor": _index,
     "aten::_unsafe_index.Tensor": _index,

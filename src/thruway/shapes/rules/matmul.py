@@ -7,7 +7,6 @@ from collections.abc import Callable
 from thruway.shapes.meta import TensorMeta
 from thruway.shapes.refuse import require
 from thruway.shapes.rules.dims import fresh
-from thruway.shapes.rules.pointwise import common_device
 from thruway.shapes.rules.strides import broadcast
 
 Rule = Callable[..., object]
@@ -94,13 +93,6 @@ def _linear(x: TensorMeta, weight: TensorMeta, bias: TensorMeta | None = None) -
     if bias is not None:
         _check_bias(bias, made)
     return made
-
-
-def _outer(x: TensorMeta, y: TensorMeta) -> TensorMeta:
-    require(len(x.sizes) == 1 and len(y.sizes) == 1, f"outer of {x.sizes} and {y.sizes}")
-    _alike(x, y)
-    common_device([x, y])
-    return fresh(x, (*x.sizes, *y.sizes))
 
 
 RULES: dict[str, Rule] = {
