@@ -299,7 +299,7 @@ class CompiledFunction:
         """The user's own backend on the graph and the tensors of this call. What it raises is the user's to see."""
         found = make_entry(self.name, captured.guards, [each.source for each in captured.inputs], None, kept=captured.kept)
         inputs = found.entry.guards.check(self.function, arguments)
-        name = getattr(backend, "__name__", backend)
+        name = self.options.backend_name or getattr(backend, "__name__", backend)
         try:
             compiled = backend(captured.graph, list(inputs or ()))
         except Exception as error:

@@ -6,13 +6,14 @@ import gc
 import os
 import traceback
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 import thruway
-from thruway import graph_compiler, pipeline
+from thruway import backends, graph_compiler, pipeline
 from thruway.core.errors import Unsupported
 from thruway.native import RegionFailed
 
@@ -264,6 +265,15 @@ def test_a_backend_that_fails_says_so():
     with pytest.raises(thruway.BackendError, match="backend 'backend' failed on a graph of add_one: ValueError: mine") as raised:
         thruway.compile(add_one, backend=backend)(torch.ones(2))
     assert isinstance(raised.value.__cause__, ValueError) and isinstance(raised.value, thruway.ThruwayError)
+
+
+def test_a_failing_backend_has_the_name_that_was_asked_for(monkeypatch):
+    def compiler_fn(graph, inputs):
+        raise ImportError("not installed")
+
+    monkeypatch.setattr(backends, "_installed", lambda group: {"mine": SimpleNamespace(load=lambda: compiler_fn)})
+    with pytest.raises(thruway.BackendError, match="backend 'mine' failed on a graph of add_one: ImportError"):
+        thruway.compile(add_one, backend="mine")(torch.ones(2))
 
 
 def test_a_backend_that_gives_nothing_to_call_says_so():

@@ -15,7 +15,8 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 class CompileOptions:
     """`backend` is "thruway", "eager", or a callable `(graph_module, example_inputs) → callable`; other names are resolved
     before they get here. `overrides` are the settings that this compilation changes, as (field, value). `name` is what reports call
-    the compiled thing; empty: the function's qualified name. `check`: that many first calls run eager beside."""
+    the compiled thing; empty: the function's qualified name. `check`: that many first calls run eager beside. `backend_name`: the name
+    that the user gave for a callable; empty: none."""
 
     fullgraph: bool = False
     dynamic: bool | None = None
@@ -24,6 +25,7 @@ class CompileOptions:
     overrides: tuple[tuple[str, object], ...] = ()
     name: str = ""
     check: int = 0
+    backend_name: str = ""
 
     def settings(self, ambient: Settings) -> Settings:
         """`ambient` with this compilation's own changes."""

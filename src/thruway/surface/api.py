@@ -44,7 +44,8 @@ def compile(
     if check is not None:
         _check_count("check", check, 0)
     asked = CompileOptions(fullgraph, dynamic, _backend(backend), checked_mode(mode), checked_overrides(options))
-    asked = replace(asked, check=asked.settings(settings.current()).check if check is None else check)
+    first = asked.settings(settings.current()).check if check is None else check
+    asked = replace(asked, check=first, backend_name=backend if isinstance(backend, str) else "")
     if fn_or_module is None:
         return functools.partial(_compiled, options=asked, disable=disable)
     return _compiled(fn_or_module, options=asked, disable=disable)
