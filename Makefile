@@ -9,6 +9,7 @@ VERSION = $(shell $(PYTHON) -c 'import sys; print("%d%d" % sys.version_info[:2])
 CONSTRAINTS = $(if $(filter 312,$(VERSION)),constraints-py312.txt,constraints.txt)
 NATIVE := $(wildcard setup.py src/thruway/native/*.c src/thruway/native/*.h)
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS)
+SAY_WHAT_IS_MISSING = @$(BIN)/thruway doctor | grep '!!' || true     # pip shows no word of a build that left the native core out
 
 .PHONY: demo test check smoke settings clean
 
@@ -35,10 +36,12 @@ $(BIN)/python:
 
 $(VENV)/demo.stamp: $(BIN)/python pyproject.toml $(CONSTRAINTS) $(NATIVE)
 	$(INSTALL) -e '.[bench]'
+	$(SAY_WHAT_IS_MISSING)
 	@touch $@
 
 $(VENV)/smoke.stamp: $(BIN)/python pyproject.toml $(CONSTRAINTS) $(NATIVE)
 	$(INSTALL) -e '.[smoke]'
+	$(SAY_WHAT_IS_MISSING)
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
