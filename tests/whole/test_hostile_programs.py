@@ -8,7 +8,9 @@ import math
 import threading
 import types
 
+import pytest
 import torch
+import torch.nn.functional as F
 from whole.assert_same import assert_same
 
 import thruway
@@ -333,3 +335,21 @@ def test_a_piece_of_a_copy_is_written_and_not_what_was_copied():
     for run in (split, unbound, chunked):
         for rows in (1, 4):
             assert_same(run, torch.rand(rows, 3))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: F.rrelu(x, training=True), lambda x: F.rrelu(x * 1, 0.1, 0.3, training=True, inplace=True) + x,
+    lambda x: (noise := torch.empty_like(x), torch.ops.aten.rrelu_with_noise(x, noise, 0.1, 0.3, True), noise * 2)[1:],
+    lambda x: (mean := torch.zeros(3), torch._native_batch_norm_legit(x, None, None, mean, torch.ones(3), True, 0.1, 1e-5), mean + 1)[1:],
+])
+def test_an_operator_that_writes_an_argument_and_gives_something_else(function):
+    assert_same(function, torch.randn(4, 3, 5), graphs=1)
+
+
+def test_nested_tensors_of_the_encoders_fast_path():
+    encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2).eval()
+    x, padded = torch.randn(2, 5, 16), torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    compiled = thruway.compile(encoder)
+    with torch.inference_mode():
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x, src_key_padding_mask=padded), encoder(x, src_key_padding_mask=padded))

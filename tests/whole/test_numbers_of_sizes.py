@@ -109,3 +109,16 @@ def test_a_number_that_changes_is_written(write, dtype):
         x = torch.arange(12).reshape(4, 3).to(dtype)
         assert torch.equal(compiled(x, index, n), write(x, index, n))
     assert not lazy.pipeline().journal.of_kind("bug")
+
+
+def test_a_reshape_to_anothers_sizes_makes_theirs_equal():
+    def attend(q, v):
+        return torch.matmul(q, q.mT).softmax(-1) @ v[:, :, None].expand(-1, -1, 4, -1, -1).reshape(q.shape)
+
+    compiled, before = thruway.compile(attend), thruway.metrics()["recompiles"]
+    for length in SIZES:
+        q, v = torch.randn(2, 8, length, 16), torch.randn(2, 2, length, 16)
+        torch.testing.assert_close(compiled(q, v), attend(q, v))
+    assert thruway.metrics()["recompiles"] == before + 1
+    with pytest.raises(RuntimeError, match="invalid for input of size"):
+        compiled(q, v[:, :, 1:])

@@ -172,8 +172,8 @@ def _wrap_tensor(state: State, obj: torch.Tensor, source: Source, guarded: bool)
 def _trace_input(state: State, value: TensorValue, source: Source, static: tuple[int, ...] | None = None) -> TraceTensor:
     """Guards a tensor's metadata and gives its trace; `static`: dimensions that the user fixed, where the tensor itself does not tell."""
     obj = value.real
-    if obj.layout is not torch.strided:
-        raise unsupported(state, "TW108", obj.layout)
+    if obj.layout is not torch.strided or obj.is_nested:
+        raise unsupported(state, "TW108", "nested" if obj.is_nested else obj.layout)
     meta = meta_of(obj)
     static = getattr(obj, STATIC, ()) if static is None else static
     dims = [dim for dim in range(obj.dim()) if (source, dim) in state.dynamic and obj.shape[dim] > 1 and dim not in static]

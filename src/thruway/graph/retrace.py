@@ -95,7 +95,7 @@ class Recorder(TraceMode):
         if op is torch.ops.aten._efficientzerotensor.default:
             refuse("a tensor of zeros without memory, which torch leaves out of products")
         node = make_node(self.graph, "call_function", op, self.to_nodes(args), {k: self.to_nodes(v) for k, v in kwargs.items() if v is not None})
-        self._finish(node, result, not traits.writes)
+        self._finish(node, result, not (traits.inplace or traits.outs))
 
     def _finish(self, node: Node, result: object, binds: bool) -> None:
         node.meta["line"] = self.line

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
 from thruway.core.sizes import Size, SizeLike, Symbol, add, as_symbol, mul, substitute, symbols
@@ -29,13 +30,21 @@ def solve(facts: Iterable[Fact], placed: frozenset[Symbol]) -> Solution:
     """Values for symbols that follow from the equalities among `facts`; `placed` symbols may stay."""
     solution: Solution = {}
     for fact in sorted((one for one in facts if one.operator == "=="), key=str):
-        difference = substitute(add(fact.left, mul(fact.right, -1)), solution)
+        difference = _reduced(substitute(add(fact.left, mul(fact.right, -1)), solution))
         for one in sorted(_linear(difference), key=lambda one: (one in placed, one.name)):
             value = mul(add(difference, mul(Size({(one,): 1}), -difference.terms[one,])), -difference.terms[one,])
             if symbols(value) <= placed - {one} - solution.keys():
                 solution = {name: substitute(known, {one: value}) for name, known in solution.items()} | {one: value}
                 break
     return solution
+
+
+def _reduced(difference: SizeLike) -> SizeLike:
+    """`difference`, which is 0, without the number that divides all its terms: 16 * s0 == 16 * s1 says s0 == s1."""
+    if type(difference) is int:
+        return difference
+    common = gcd(*difference.terms.values())
+    return Size({monomial: coefficient // common for monomial, coefficient in difference.terms.items()})
 
 
 def _linear(difference: SizeLike) -> list[Symbol]:
