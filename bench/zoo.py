@@ -155,7 +155,7 @@ def _compare(backend: str, target: Any, args: tuple, kwargs: dict, expected: Any
     pipeline = sys.modules["thruway.pipeline"]
     found |= {name: counted[name] for name in ("graphs", "graph_breaks", "eager", "bugs", "recompiles")}
     found["recompiles_later"] = thruway.metrics()["recompiles"] - counted["recompiles"]
-    found["reasons"] = [_reason(event) for event in pipeline.journal.events if event.kind in ("graph_break", "eager", "bug")]
+    found["reasons"] = [_reason(event) for event in pipeline.journal.events if event.kind in ("graph_break", "eager")]
     return found
 
 
@@ -277,7 +277,7 @@ def row(key: str, found: dict[str, Any]) -> str:
         return f"| {model} | {dtype} | {found['verdict']} | | | | | | {_short(found.get('error', ''))} |"
     error = one["error"] if isinstance(one["error"], str) else f"{one['error']:.0e}"
     reasons = "; ".join(f"{count} × {_short(reason)}" for reason, count in Counter(map(_short, one["reasons"])).most_common(3))
-    return f"| {model} | {dtype} | {found['verdict']} | {one['graphs']} | {one['graph_breaks']} | {one['eager'] + one['bugs']} | {error} | {one.get('first', 0):.1f} | {reasons} |"
+    return f"| {model} | {dtype} | {found['verdict']} | {one['graphs']} | {one['graph_breaks']} | {one['eager']} | {error} | {one.get('first', 0):.1f} | {reasons} |"
 
 
 def _short(reason: str) -> str:

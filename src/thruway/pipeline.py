@@ -208,8 +208,7 @@ class CompiledFunction:
         except (FullGraphError, BackendError, NotNow, _TooDynamic):
             raise
         except Exception as failure:                             # ours: the user's code has not run yet
-            journal.add("bug", self.name, _last_place(failure))
-            return self._leave_eager(BreakReason("TW900", f"a fault of thruway itself: {_last_place(failure)}"), arguments)
+            return self._leave_eager(_fault(self.name, failure), arguments)
 
     def _capture(self, arguments: tuple[Any, ...], settings: Settings, dynamic: Dynamic) -> Captured:
         """One capture; continuations after a break become compiled functions of their own."""
@@ -505,7 +504,7 @@ class Below:
         except BackendError:
             raise
         except Exception as failure:
-            journal.add("bug", code.co_qualname, _last_place(failure))
+            journal.add("eager", code.co_qualname, reason=_fault(code.co_qualname, failure))
         return None
 
     def _answer(self, code: CodeType, function: FunctionType, arguments: tuple[Any, ...]) -> Any:
@@ -650,14 +649,16 @@ def _compile_or_none(
     except Unsupported as failure:
         journal.add("eager", name, "the captured graph runs by torch's operators", reason=failure.reason)
     except Exception as failure:
-        journal.add("bug", name, _last_place(failure))
+        journal.add("eager", name, "the captured graph runs by torch's operators", reason=_fault(name, failure))
     return None
 
 
-def _last_place(failure: Exception) -> str:
-    """The error and the line of ours that raised it."""
+def _fault(name: str, failure: Exception) -> BreakReason:
+    """An error of ours, journalled as one, with the line of ours that raised it."""
     last = traceback.extract_tb(failure.__traceback__)[-1]
-    return f"{type(failure).__name__}: {failure} ({os.path.basename(last.filename)}:{last.lineno})"
+    what = f"{type(failure).__name__}: {failure} ({os.path.basename(last.filename)}:{last.lineno})"
+    journal.add("bug", name, what)
+    return BreakReason("TW900", f"a fault of thruway itself: {what}", "please report it; with THRUWAY_DUMP=folder the same run writes each stage before it")
 
 
 def _flat(graph: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:

@@ -50,7 +50,18 @@ def test_a_stage_that_fails(monkeypatch, stage, error):
     for _ in range(2):
         assert torch.equal(compiled(x), add_one(x))
     found = thruway.metrics()
-    assert found["graphs"] == 1 and (found["eager"], found["bugs"]) in {(1, 0), (0, 1)}
+    code, bugs = ("TW999", 0) if isinstance(error, Unsupported) else ("TW900", 1)
+    assert found["graphs"] == 1 and (found["eager"], found["bugs"]) == (1, bugs) and reasons() == [code]
+
+
+def test_a_fault_of_ours_is_told_without_being_asked(monkeypatch, capsys):
+    def half_past(x):
+        return x.cos() + 0.5
+
+    monkeypatch.setattr(graph_compiler, "lower", lambda *args: {}["a fault"])
+    told = thruway.explain(half_past)(torch.ones(2))
+    assert [reason.code for reason in told.eager] == ["TW900"] and "THRUWAY_DUMP" in told.eager[0].hint
+    assert "half_past does not run compiled as a whole: TW900: a fault of thruway itself: KeyError: 'a fault'" in capsys.readouterr().err
 
 
 def test_a_capture_that_fails(monkeypatch):

@@ -83,7 +83,7 @@ class NotNow(Exception):
 
 
 class CompilerBug(Exception):
-    """A stage broke its own promise. `stage` names it; the pipeline adds the last good dump."""
+    """A stage broke its own promise. `stage` names it; the pipeline adds what was compiled, and how to get the stages before it."""
 
     def __init__(self, stage: str, message: str):
         super().__init__(f"{stage}: {message}")
