@@ -184,7 +184,7 @@ def step_shares(runnable):
     scratch = torch.randn(1 << 28, device="cuda")
     for step in program.launch.steps:
         if isinstance(step, Kernel) and step.symbol not in found:
-            kernel = runnable.kernels[step.symbol]
+            kernel = runnable.kernels.usual[step.symbol]
             launch = Launch(program.driver, kernel, program.functions[step.symbol], step.sizes, scratch.data_ptr(), len(step.pointers))
             apart = max(1 << 26, kernel.floor_bytes or 0)
             if apart * len(step.pointers) > scratch.nbytes:

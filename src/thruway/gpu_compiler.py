@@ -43,6 +43,7 @@ from thruway.loops.verify import verify as verify_program
 from thruway.runtime.cuda.derived import KeptValues
 from thruway.runtime.cuda.driver import driver
 from thruway.runtime.cuda.load import GpuRunnable
+from thruway.runtime.cuda.sized import SizedKernels
 from thruway.runtime.cuda.plans import PlanTimes
 from thruway.runtime.cuda.tune import Candidates, choice_key, choose
 from thruway.schedule.build import build_plan
@@ -95,7 +96,12 @@ def compile_on_gpu(
         derived = split.derived
         kept = KeptValues(lambda inputs: settled_values(derived, inputs), split.watched, lambda text: journal.add("repack", name, text))
     graphs = not mode.endswith("no-cudagraphs")
-    return GpuRunnable(sources.launch, {k.symbol: k for k in made}, device, graphs, kept, lambda kind, text: _note(journal, name, kind, text))
+
+    def widen() -> list[GpuKernel]:
+        wider = print_graph(split.main, target, str(device), settings, default_float, Journal(), name, choice, wide=True)
+        return _kernels(wider, kernels, device, "default", lambda kind, text: None)
+    sized = SizedKernels({k.symbol: k for k in made}, sources.reach, widen if sources.reach else tuple)
+    return GpuRunnable(sources.launch, sized, device, graphs, kept, lambda kind, text: _note(journal, name, kind, text))
 
 
 def _kernels(sources: GpuSources, kernels: GpuKernels, device: torch.device, mode: str, note: Callable[[str, str], None]) -> list[GpuKernel]:
@@ -156,20 +162,21 @@ def run_gpu_passes(graph: Graph, target: Target, journal: Journal, name: str, se
 
 def print_graph(
     graph: Graph, target: Target, device: str, settings: Settings, default_float: str, journal: Journal, name: str, products: Parts = parts_of,
+    wide: bool = False,
 ) -> GpuSources:
     """Loops, plan and Triton text of a graph whose derived values are inputs. `products`: which matrix products are kernels of ours;
-    none is where one of them turns out to be nothing for tensor cores, or cannot be printed."""
+    none is where one of them turns out to be nothing for tensor cores, or cannot be printed. `wide`: with 64-bit indices in any case."""
     try:
-        sources = _printed(graph, target, device, settings, default_float, journal, name, products)
+        sources = _printed(graph, target, device, settings, default_float, journal, name, products, wide)
         if not any(each.misses_tiles for each in sources.kernels):
             return sources
     except Unsupported:
         pass
-    return _printed(graph, target, device, settings, default_float, journal, name, in_libraries)
+    return _printed(graph, target, device, settings, default_float, journal, name, in_libraries, wide)
 
 
 def _printed(
-    graph: Graph, target: Target, device: str, settings: Settings, default_float: str, journal: Journal, name: str, products: Parts,
+    graph: Graph, target: Target, device: str, settings: Settings, default_float: str, journal: Journal, name: str, products: Parts, wide: bool,
 ) -> GpuSources:
     program = simplify(lower(graph, target, default_float, products))
     if settings.verify:
@@ -177,7 +184,7 @@ def _printed(
     journal.offer("loops", name, lambda: show_program(program))
     plan: Plan = build_plan(split_long_reductions(program), target, settings)
     journal.offer("plan", name, lambda: show_plan(plan))
-    sources = generate_gpu(plan, device)
+    sources = generate_gpu(plan, device, wide)
     journal.offer("code", name, lambda: sources.text)
     return sources
 
@@ -185,7 +192,7 @@ def _printed(
 def kernel_job(kernel: GpuSource, config: Config) -> KernelJob:
     source = kernel.source
     points, block = source.programs(config)
-    return KernelJob(source.text, source.symbol, kernel.dtypes, (True,) * len(kernel.dtypes), source.checks, source.sizes, kernel.wide, points, block,
+    return KernelJob(source.text, source.symbol, kernel.dtypes, (True,) * len(kernel.dtypes), source.checks, source.sizes, source.wide, points, block,
                      source.constants(config), config.warps, config.stages, kernel.floor_bytes)
 
 

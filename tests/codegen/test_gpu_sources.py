@@ -52,19 +52,23 @@ def tensor_of(words: np.ndarray, dtype: str) -> torch.Tensor:
     return made.view(torch.bfloat16) if dtype == "bfloat16" else made
 
 
-def on_gpu(plan):
-    return generate_gpu(replace(plan, buffers={n: replace(b, device="cuda:0") for n, b in plan.buffers.items()}), "cuda:0")
+def on_gpu(plan, wide=False):
+    return generate_gpu(replace(plan, buffers={n: replace(b, device="cuda:0") for n, b in plan.buffers.items()}), "cuda:0", wide)
 
 
 def allowed_error(program) -> float:
     return 2**-7 if any(b.dtype == "bfloat16" for b in program.buffers.values()) else 3e-5
 
 
+@pytest.mark.parametrize("wide", [False, True], ids=["32", "64"])
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("moments")])      # these are for CPUs alone
-def test_triton_computes_what_the_evaluator_says(name):
+def test_triton_computes_what_the_evaluator_says(name, wide):
+    """With indices of 32 bits and of 64."""
     program, inputs = CASES[name]()
     wanted = evaluate(program, inputs)
-    ran = GpuRun(on_gpu(plan_of(program)), inputs)
+    sources = on_gpu(plan_of(program), wide)
+    assert all(each.source.wide == wide for each in sources.kernels)
+    ran = GpuRun(sources, inputs)
     assert not ran.failed
     for got, want in zip((*ran.outputs, *ran.inputs), (*wanted.outputs, *wanted.inputs), strict=True):
         got, want = np.asarray(got), np.asarray(want)

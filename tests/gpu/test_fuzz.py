@@ -19,6 +19,7 @@ from thruway.core.errors import Unsupported
 from thruway.gpu_compiler import kernel_job
 from thruway.loops.evaluate import evaluate
 from thruway.runtime.cuda.load import GpuRunnable
+from thruway.runtime.cuda.sized import SizedKernels
 
 pytestmark = pytest.mark.gpu
 EXAMPLES = 40
@@ -30,7 +31,7 @@ def on_gpu(program, inputs: list[np.ndarray], folder) -> tuple[tuple[torch.Tenso
     sources = generate_gpu(replace(plan, buffers={name: replace(buffer, device="cuda:0") for name, buffer in plan.buffers.items()}), "cuda:0")
     kernels = GpuKernels(Store(folder, 1 << 30), capability(0), lambda kind, detail: None)
     made = kernels.get([kernel_job(each, each.source.configs[0]) for each in sources.kernels])
-    runnable = GpuRunnable(sources.launch, {k.symbol: k for k in made}, torch.device("cuda", 0), False, None, lambda kind, text: None)
+    runnable = GpuRunnable(sources.launch, SizedKernels({k.symbol: k for k in made}), torch.device("cuda", 0), False, None, lambda kind, text: None)
     tensors = [torch.from_numpy(np.ascontiguousarray(each)).cuda() for each in inputs]
     return runnable(*tensors), tensors
 

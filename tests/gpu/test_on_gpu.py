@@ -32,6 +32,19 @@ def test_functions_give_what_eager_gives(name):
     assert not left, left
 
 
+@pytest.mark.parametrize("mode", ["max-autotune", "max-autotune-no-cudagraphs"])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "column_sum", "large_mean_var", "cumsum", "gather", "matmul_chain"])
+def test_autotuned_functions_give_what_eager_gives(name, mode):
+    function, make = FUNCTIONS[name]
+    compiled = thruway.compile(function, mode=mode)
+    with torch.no_grad():
+        for _ in range(4):
+            args = make()
+            assert_close(compiled(*args), function(*args))
+    left = [f"{event.kind}: {event.detail} {event.reason}" for event in journal.events if event.kind in ("bug", "eager")]
+    assert not left, left
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_outputs_that_are_kept_are_never_overwritten(mode):
     compiled = thruway.compile(lambda x: ((x @ x).relu(), x.sum(-1).exp(), x * 2), mode=mode)
@@ -119,6 +132,22 @@ def test_a_changed_weight_is_folded_again():
             net[1].running_mean.add_(0.1)
 
 
+def test_folded_weights_are_waited_for_on_another_stream():
+    """The stream that folds them is kept busy, so that the other one would read them too early."""
+    net = torch.nn.Sequential(torch.nn.Conv2d(8, 16, 3, padding=1), torch.nn.BatchNorm2d(16), torch.nn.ReLU()).cuda().bfloat16().eval()
+    compiled, x, streams = thruway.compile(net), rows(2, 8, 12, 12, dtype=torch.bfloat16), [torch.cuda.Stream() for _ in range(2)]
+    with torch.no_grad():
+        want, found = net(x).float(), []
+        torch.cuda.synchronize()
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                if stream is streams[0]:
+                    torch.cuda._sleep(1_000_000_000)
+                found.append(compiled(x))
+        torch.cuda.synchronize()
+    assert all((each.float() - want).abs().max() < 0.1 for each in found)
+
+
 def test_an_index_out_of_range_is_reported_at_a_later_call():
     compiled = thruway.compile(lambda w, i: w[i] * 2)
     w, good, bad = rows(5, 3), torch.tensor([1, -1], device="cuda"), torch.tensor([1, 7], device="cuda")
@@ -199,6 +228,27 @@ def test_a_call_without_memory_is_answered_and_leaves_the_process_usable():
             torch.cuda.set_per_process_memory_fraction(1.0)
         for _ in range(6):
             torch.testing.assert_close(compiled(x), want, rtol=1e-3, atol=1e-4)
+    thruway.reset()
+
+
+def test_what_is_written_before_memory_runs_out_is_written_once():
+    """Whether the call then fails, as eager's does, or finds memory after all."""
+    def step(state, x):
+        state.add_(1)
+        return (x @ x).relu() @ x
+
+    compiled, state, x = thruway.compile(step), torch.zeros(64, device="cuda"), rows(2048, 2048)
+    with torch.no_grad():
+        for k in range(5):
+            torch.cuda.empty_cache()
+            torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (4 << 20)) / torch.cuda.get_device_properties(0).total_memory)
+            try:
+                compiled(state, x)
+            except torch.OutOfMemoryError:
+                pass
+            finally:
+                torch.cuda.set_per_process_memory_fraction(1.0)
+            assert torch.equal(state, torch.full_like(state, k + 1))
     thruway.reset()
 
 

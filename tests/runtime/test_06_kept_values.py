@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -53,3 +55,46 @@ def test_inference_tensors_and_optimizer_steps(kept):
     torch.optim.SGD([weight], lr=0.1).step()
     kept((w, w))
     assert len(kept.made) == 2
+
+
+class PaperStream:
+    """`waits`: for which events, in order."""
+
+    def __init__(self):
+        self.waits = []
+
+    def wait_event(self, event):
+        self.waits.append(event)
+
+
+class PaperEvent:
+    is_done = False
+
+    def record(self, stream):
+        self.stream = stream
+
+    def query(self):
+        return self.is_done
+
+
+def test_a_stream_waits_for_values_that_another_one_makes(monkeypatch):
+    first, second = PaperStream(), PaperStream()
+    current, capturing = [first], [False]
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current[0])
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[0])
+    monkeypatch.setattr(torch.cuda, "Event", PaperEvent)
+    monkeypatch.setattr(derived, "native_core", lambda: None)
+    weight = torch.ones(4)
+    values = KeptValues(lambda inputs: (SimpleNamespace(is_cuda=True, device="cuda:0"),), (0,), lambda text: None)
+    values((weight,)), values((weight,))
+    assert not first.waits
+    current[0] = second
+    values((weight,))
+    made = values.unfinished.done
+    assert second.waits == [made] and made.stream is first
+    capturing[0], made.is_done = True, True
+    values((weight,))
+    assert values.unfinished is not None and second.waits == [made]
+    capturing[0] = False
+    values((weight,)), values((weight,))
+    assert values.unfinished is None and second.waits == [made]

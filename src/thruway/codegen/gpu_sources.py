@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from thruway.codegen.launch_list import Printed, launch_list
 from thruway.codegen.sources import can_fail, kernel_hint
 from thruway.codegen.structure import lift_coordinates, structure
-from thruway.codegen.triton import RESIDENT, print_kernel
+from thruway.codegen.triton import print_kernel
 from thruway.codegen.triton_dot import print_product, product_of
-from thruway.codegen.triton_source import TritonSource
+from thruway.codegen.triton_source import RESIDENT, TritonSource
 from thruway.core import sizes
 from thruway.core.dtypes import ITEMSIZE
 from thruway.core.errors import Unsupported
@@ -32,12 +32,11 @@ from thruway.schedule.rewrite import is_size, loads, rewrite, weigh
 
 @dataclass(frozen=True, slots=True)
 class GpuSource:
-    """One kernel: its text, the element type behind each pointer, whether indices need 64 bits, the bytes it must move at least and
-    those behind each pointer (None where sizes are symbolic). `misses_tiles`: it sums products of many rows, and not by tensor cores."""
+    """One kernel: its text, the element type behind each pointer, the bytes it must move at least and those behind each pointer (None
+    where sizes are symbolic). `misses_tiles`: it sums products of many rows, and not by tensor cores."""
 
     source: TritonSource
     dtypes: tuple[str, ...]
-    wide: bool
     floor_bytes: int | None
     pointer_bytes: tuple[int, ...] | None
     misses_tiles: bool = False
@@ -50,16 +49,21 @@ class GpuSources:
     hash: str
 
     @property
+    def reach(self) -> tuple[SizeLike, ...]:
+        """The symbolic sizes that have to stay below FAR for 32-bit indices."""
+        return tuple(dict.fromkeys(size for kernel in self.kernels if not kernel.source.wide for size in kernel.source.reach))
+
+    @property
     def text(self) -> str:
         return "\n".join(kernel.source.text for kernel in self.kernels)
 
 
-def generate_gpu(plan: Plan, device: str) -> GpuSources:
-    """Triton for the plan's kernels on `device` ("cuda:0"). Unsupported names what cannot run there."""
+def generate_gpu(plan: Plan, device: str, wide: bool = False) -> GpuSources:
+    """Triton for the plan's kernels on `device` ("cuda:0"). Unsupported names what cannot run there. `wide`: with 64-bit indices in any case."""
     if plan.derived:
         raise Unsupported("TW705", "values kept between calls are computed by torch's operators on a GPU")
     plan = _with_scalars_on_device(plan, device)
-    printer = _Kernels(plan)
+    printer = _Kernels(plan, wide)
     steps = [printer.take(step) if isinstance(step, Kernel) else step for step in plan.steps]
     launch = _with_layouts(launch_list(printer.plan, (), steps), printer.plan, steps)
     digest = hashlib.sha256("\0".join(k.source.text for k in printer.kernels).encode()).hexdigest()
@@ -69,8 +73,8 @@ def generate_gpu(plan: Plan, device: str) -> GpuSources:
 class _Kernels:
     """Prints each distinct kernel once; `known` maps a structure to its symbol, pointer order, sizes and checks."""
 
-    def __init__(self, plan: Plan):
-        self.plan = plan
+    def __init__(self, plan: Plan, wide: bool):
+        self.plan, self.wide = plan, wide
         self.kernels: list[GpuSource] = []
         self.known: dict[tuple, tuple[str, tuple[int, ...], tuple[str, ...], bool]] = {}
 
@@ -90,11 +94,10 @@ class _Kernels:
         symbol = f"tw_k{len(self.kernels)}_{kernel_hint(kernel)}"
         kernel = replace(kernel, name=symbol)
         products = product_of(kernel)
-        source = print_kernel(kernel, buffers) if products is None else print_product(kernel, buffers, products)
+        source = print_kernel(kernel, buffers, self.wide) if products is None else print_product(kernel, buffers, products, self.wide)
         dtypes = tuple(buffers[name].dtype for name in source.pointers)
-        wide = any(_elements(buffers[root(name, buffers)]) >= 2**31 for name in source.pointers)
         misses = products is None and any(factors(r.value, kernel.outer) is not None for p in kernel.phases for r in p.reductions)
-        self.kernels.append(GpuSource(source, dtypes, wide, _floor_bytes(kernel, buffers), _pointer_bytes(source, buffers), misses))
+        self.kernels.append(GpuSource(source, dtypes, _floor_bytes(kernel, buffers), _pointer_bytes(source, buffers), misses))
         return symbol, tuple(storages.index(root(p, buffers)) for p in source.pointers), source.sizes, can_fail(kernel)
 
     def _with_rows_in_memory(self, kernel: Kernel) -> Kernel:

@@ -9,13 +9,15 @@ multiply-add (the launcher passes enable_fp_fusion=False), correctly rounded div
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
 
-from thruway.codegen.triton_source import Config, TritonSource
+from thruway.codegen.triton_source import RESIDENT, Config, TritonSource
 from thruway.codegen.triton_ops import COMBINE, IDENTITY, ONE_PLUS_ERF, TYPES, has_atomic, literal, operator, reduce_call
 from thruway.core import sizes
 from thruway.core.errors import Unsupported
+from thruway.core.launch import FAR
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, SizeLike, Symbol
 from thruway.loops.ir import (
     Axis,
@@ -42,8 +44,6 @@ from thruway.schedule.phases import phase_values
 from thruway.schedule.rewrite import children, is_size, own_sizes, symbols, walk
 
 FULL = 264                  # programs that keep a large GPU busy: two per multiprocessor
-RESIDENT = 16384            # elements of a row that one program keeps in registers
-INT32_LIMIT = 2**31
 ACROSS, ACROSS_FEW = 256, 2048       # and of one that stands across memory, where there are many of them and where there are few
 SEGMENT = 8                 # neighbouring points that are read together at least, or most of each sector of memory is read in vain
 EARLY = 4096                # rows up to which what later phases read is loaded at the start
@@ -58,15 +58,16 @@ from triton.language.extra import libdevice
 """
 
 
-def print_kernel(kernel: Kernel, buffers: Mapping[str, Buffer]) -> TritonSource:
-    """The Triton text of one kernel. Unsupported for what Triton cannot do: rows handed over in scratch that do not fit a block."""
-    return Printer(kernel, buffers).source()
+def print_kernel(kernel: Kernel, buffers: Mapping[str, Buffer], wide: bool = False) -> TritonSource:
+    """The Triton text of one kernel. Unsupported for what Triton cannot do: rows handed over in scratch that do not fit a block.
+    `wide`: with 64-bit indices in any case."""
+    return Printer(kernel, buffers, wide).source()
 
 
 class Printer:
     """Prints one kernel. `lines` grow in program order; `names` remembers what is printed already, by expression and mask."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer]):
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], wide: bool = False):
         self.kernel, self.buffers = kernel, {**buffers, **{b.name: b for b in kernel.scratch}}
         self.scratch = {b.name for b in kernel.scratch}
         self.pointers = tuple(dict.fromkeys((*kernel.reads, *kernel.writes)))
@@ -75,6 +76,8 @@ class Printer:
         if not self.outer and len(self.phases) == 1 and not self.phases[0].reductions and kernel.scan is None:
             self.outer, self.phases = self.phases[0].inner, (_flattened(self.phases[0]),)
         self.points = sizes.product(a.extent for a in self.outer)
+        self.reach = self.reaches()
+        self.wide = wide or any(type(n) is int and n >= FAR for n in self.reach)
         self.row = max((sizes.product(a.extent for a in p.inner) for p in self.phases), key=weight, default=1)
         self.has_rows = any(p.inner for p in self.phases)
         self.across = self.stands_across()
@@ -124,7 +127,8 @@ class Printer:
         comment = "".join(f"# {line}\n" for line in _comment(self.kernel))
         text = f"{HEADER}{COMBINE}\n\n{comment}@triton.jit\ndef {self.kernel.name}({', '.join(arguments)}):\n" + "\n".join(self.lines) + "\n"
         row = self.row if self.has_rows else None
-        return TritonSource(self.kernel.name, text, self.pointers, self.checks, tuple(names), self.points, row, self.configs(), tiles)
+        return TritonSource(self.kernel.name, text, self.pointers, self.checks, tuple(names), self.points, row, self.configs(), tiles, self.wide,
+                            tuple(n for n in self.reach if type(n) is not int))
 
     def size_names(self) -> list[str]:
         axes = {a.name for a in self.outer} | {a.name for p in self.phases for a in p.inner}
@@ -203,7 +207,7 @@ class Printer:
 
     def prologue(self) -> None:
         shape = "" if not self.has_rows else "[:, None]"
-        wide = ".to(tl.int64)" if self.index_type() == "tl.int64" else ""
+        wide = self.widened()
         self.emit(f"x = (tl.program_id(0){wide} * X + tl.arange(0, X)){shape}")
         self.emit(f"xm = {self.below('x', self.points, max(c.x for c in self.configs()), '[X, 1]' if self.has_rows else '[X]')}")
         if self.shared:
@@ -214,7 +218,7 @@ class Printer:
         else:
             self.decode(self.outer, "x")
         if self.has_rows and self.resident:
-            self.emit("r = tl.arange(0, R)[None, :]")
+            self.emit(f"r = tl.arange(0, R)[None, :]{self.widened()}")
 
     def axes_shared(self) -> tuple[Axis, ...]:
         """Leading outer axes that are the same for all points of a program, where some row hangs on them alone: it is had once."""
@@ -237,9 +241,14 @@ class Printer:
         """The mask `name` < `extent`; all of it where blocks of up to `step` end there."""
         return f"tl.full({shape}, 1, tl.int1)" if type(extent) is int and extent > 0 and extent % step == 0 else f"{name} < {self.size(extent)}"
 
-    def index_type(self) -> str:
-        spans = [sizes.product(b.sizes) for n in self.pointers for b in (self.buffers[n], self.buffers[root(n, self.buffers)])]
-        return "tl.int64" if any(weight(s) >= INT32_LIMIT for s in spans) else "tl.int32"
+    def widened(self) -> str:
+        """What stands behind indices that are not computed from others."""
+        return ".to(tl.int64)" if self.wide else ""
+
+    def reaches(self) -> tuple[SizeLike, ...]:
+        """How far indices count: over the points, along the rows, and to the last element of each tensor."""
+        rows = [sizes.product(a.extent for a in p.inner) for p in self.phases]
+        return tuple(dict.fromkeys((self.points, *rows, *(_span(self.buffers[name]) for name in self.pointers))))
 
     def decode(self, axes: tuple[Axis, ...], flat: str) -> None:
         """Each axis's index from the flattened one, last axis fastest."""
@@ -332,7 +341,7 @@ class Printer:
                 self.emit(f"{reduction.var}_at = tl.full([X, R], 9223372036854775807, tl.int64)")
         self.emit(f"for start in range(0, {self.size(extent)}, R):")
         self.indent += "    "
-        self.emit("r = start + tl.arange(0, R)[None, :]")
+        self.emit(f"r = start + tl.arange(0, R)[None, :]{self.widened()}")
         mask = f"rm{number}"
         self.emit(f"row{number} = {self.below('r', extent, max(c.r for c in self.configs()), '[1, R]')}")
         self.emit(f"{mask} = xm & row{number}")
@@ -357,7 +366,7 @@ class Printer:
         self.emit(f"carry = tl.full([X, 1], {IDENTITY(scan.op, scan.dtype)}, {kind})")
         self.emit(f"for start in range(0, {self.size(extent)}, R):")
         self.indent += "    "
-        self.emit("r = start + tl.arange(0, R)[None, :]")
+        self.emit(f"r = start + tl.arange(0, R)[None, :]{self.widened()}")
         self.emit(f"row0 = r < {self.size(extent)}")
         self.emit("rm0 = xm & row0")
         self.names.clear()
@@ -479,7 +488,7 @@ class Printer:
             case Load(buffer, index, dtype):
                 return self.load(buffer, index, dtype, mask)
             case IndexValue(size, dtype):
-                return f"tl.cast({self.size(size)}, {TYPES[dtype]})"
+                return f"tl.cast({self.number(size)}, {TYPES[dtype]})"
             case Op("add", (Literal(1.0), Op("erf", (x,))), "float32") if rough:
                 return ONE_PLUS_ERF.format(self.value(x, mask))
             case Op(name, args, dtype):
@@ -581,21 +590,35 @@ class Printer:
         text = sizes.show(size, _show_atom)
         return f"({text})" if grouped and not text.isalnum() else text
 
+    def number(self, size: SizeLike) -> str:
+        """Text of a size that is a value, which unlike a place in memory may pass 32 bits where all indices stay below."""
+        if self.wide or type(size) is int or sizes.as_symbol(size) is not None or self.is_short(size):
+            return self.size(size)
+        return sizes.show(size, functools.partial(_show_atom, symbol="{}.to(tl.int64)"))
 
-def _show_atom(node) -> str:
+    def is_short(self, size: sizes.Size) -> bool:
+        """Whether 32 bits surely hold a sum of products of indices."""
+        ranges = {Symbol(a.name): (0, a.extent - 1) for a in (*self.outer, *(a for p in self.phases for a in p.inner)) if type(a.extent) is int}
+        low, high = sizes.bounds(size, ranges)
+        plain = all(isinstance(atom, Symbol) for monomial in size.terms for atom in monomial)
+        return plain and low is not None and high is not None and -FAR < low and high < FAR
+
+
+def _show_atom(node, symbol: str = "{}") -> str:
+    show = functools.partial(sizes.show, print_atom=functools.partial(_show_atom, symbol=symbol))
     match node:
         case Symbol(name):
-            return name
+            return symbol.format(name)
         case FloorDiv(left, right):
-            a, b = sizes.show(left, _show_atom), sizes.show(right, _show_atom)
+            a, b = show(left), show(right)
             return f"(({a} - {_remainder(a, b)}) // ({b}))" if _may_be_negative(left) else f"(({a}) // ({b}))"
         case Mod(left, right):
-            a, b = sizes.show(left, _show_atom), sizes.show(right, _show_atom)
+            a, b = show(left), show(right)
             return _remainder(a, b) if _may_be_negative(left) else f"(({a}) % ({b}))"
         case Max(left, right):
-            return f"tl.maximum({sizes.show(left, _show_atom)}, {sizes.show(right, _show_atom)})"
+            return f"tl.maximum({show(left)}, {show(right)})"
         case Min(left, right):
-            return f"tl.minimum({sizes.show(left, _show_atom)}, {sizes.show(right, _show_atom)})"
+            return f"tl.minimum({show(left)}, {show(right)})"
         case _:
             raise TypeError(f"not an atom of a size: {node!r}")
 
@@ -641,7 +664,15 @@ def _flattened(phase: Phase) -> Phase:
 
 def weight(size: SizeLike) -> int:
     """A size for ranking: the number, or a large one where it is not known."""
-    return size if type(size) is int else INT32_LIMIT - 1
+    return size if type(size) is int else FAR - 1
+
+
+def _span(buffer: Buffer) -> SizeLike:
+    """Elements from the beginning of its memory to the last one, as addresses count them."""
+    total = buffer.offset if buffer.alias is not None else 0
+    for size, stride in zip(buffer.sizes, buffer.strides or ()):
+        total = sizes.add(total, sizes.mul(sizes.add(size, -1), stride))
+    return sizes.add(total, 1)
 
 
 def power_of_two(n: int) -> int:

@@ -57,15 +57,15 @@ def product_of(kernel: Kernel) -> tuple[Factors, ...] | None:
     return tuple(f for f in found if f is not None)
 
 
-def print_product(kernel: Kernel, buffers: Mapping[str, Buffer], products: tuple[Factors, ...]) -> TritonSource:
-    return ProductPrinter(kernel, buffers, products).product()
+def print_product(kernel: Kernel, buffers: Mapping[str, Buffer], products: tuple[Factors, ...], wide: bool = False) -> TritonSource:
+    return ProductPrinter(kernel, buffers, products, wide).product()
 
 
 class ProductPrinter(Printer):
     """Masks: `am` and `bm` over the tiles of the factors, `xm` over the tile of the result, `wm` over its rows, `cm` over its columns."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], products: tuple[Factors, ...]):
-        super().__init__(kernel, buffers)
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], products: tuple[Factors, ...], wide: bool = False):
+        super().__init__(kernel, buffers, wide)
         self.products = products
         one = products[0]
         self.row_axes, self.column_axes, self.batch_axes = (
@@ -91,7 +91,7 @@ class ProductPrinter(Printer):
 
     def tiles(self) -> None:
         """Which tile: those that share columns run soon after one another."""
-        wide = ".to(tl.int64)" if self.index_type() == "tl.int64" else ""
+        wide = self.widened()
         self.emit(f"down, across = ({self.size(self.rows)} + X - 1) // X, ({self.size(self.columns)} + R - 1) // R")
         self.emit("tile = tl.program_id(0) % (down * across)")
         self.emit(f"first = tile // ({ABREAST} * across) * {ABREAST}")
@@ -109,8 +109,8 @@ class ProductPrinter(Printer):
     def multiply(self) -> None:
         inner = self.kernel.phases[0].inner
         turned = tuple(replace(a, name=TURNED + a.name) for a in inner)
-        self.emit("k = start + tl.arange(0, D)[None, :]")
-        self.emit("t = start + tl.arange(0, D)[:, None]")
+        self.emit(f"k = start + tl.arange(0, D)[None, :]{self.widened()}")
+        self.emit(f"t = start + tl.arange(0, D)[:, None]{self.widened()}")
         self.emit(f"am = wm & ({self.below('k', self.depth, DEPTH, '[1, D]')})")
         self.emit(f"bm = cm & ({self.below('t', self.depth, DEPTH, '[D, 1]')})")
         self.names.clear()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from thruway.core import sizes
 from thruway.core.sizes import SizeLike
 
+RESIDENT = 16384            # elements of a row that one program keeps in registers
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -25,7 +27,8 @@ class TritonSource:
     """`pointers` name buffers in argument order; a kernel with `checks` takes an int32 failure flag after them, then the values of
     `sizes`. The grid is ceil(points / X) programs. `row` is the inner extent, or None
     where the kernel has no R. `configs`: the cost model's guess first, then what autotuning may try. `tiles`: of a matrix product its
-    batch, rows and columns, of which each program makes a tile."""
+    batch, rows and columns, of which each program makes a tile. `wide`: its indices and `sizes` have 64 bits; else `reach` are the symbolic
+    sizes that have to stay below FAR."""
 
     symbol: str
     text: str
@@ -36,6 +39,8 @@ class TritonSource:
     row: SizeLike | None
     configs: tuple[Config, ...]
     tiles: tuple[SizeLike, SizeLike, SizeLike] | None = None
+    wide: bool = False
+    reach: tuple[SizeLike, ...] = ()
 
     def programs(self, config: Config) -> tuple[SizeLike, int]:
         """Points to cover, and how many of them a program does."""

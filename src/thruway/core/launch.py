@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from thruway.core.sizes import SizeLike
 
 Slot = int
+FAR = 2**31 - 2**14      # what counts to here needs 64-bit indices on a GPU: a loop over a row looks once more behind its end
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from typing import TypeVar
 import torch
 
 from thruway.core.launch import Call, uses
-from thruway.runtime.cuda.launch import ALIGNMENT, CudaProgram, dense, tags
+from thruway.native import RegionFailed
+from thruway.runtime.cuda.launch import ALIGNMENT, CudaProgram, HalfDone, dense, tags
 from thruway.runtime.cuda.recording import Recorded, is_alone, record, recover, watch
 
 RECORDINGS = 8             # per program: a step whose weights keep moving is not worth recording
@@ -52,6 +53,15 @@ class _Pool:
             made = record(run, self.stream, self.handle, draws)
         current.wait_stream(self.stream)
         return made
+
+    def follow(self, stream: torch.cuda.Stream) -> None:
+        """What comes next on `stream` runs behind what last used graph memory and static inputs. The caller holds the lock until `used`."""
+        if self.last_stream not in (None, stream.cuda_stream):
+            stream.wait_event(self.done)
+
+    def used(self, stream: torch.cuda.Stream) -> None:
+        self.last_stream = stream.cuda_stream
+        self.done.record(stream)
 
 
 _pools: dict[int, _Pool] = {}
@@ -197,6 +207,7 @@ class Replay:
 
     def _failed(self, error: Exception) -> None:
         self.failed += 1
+        error = error.__cause__ if isinstance(error, RegionFailed | HalfDone) and isinstance(error.__cause__, Exception) else error
         text = f"recording failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         self.program.draws = True                # should it have been that
         if self.failed < ATTEMPTS and not isinstance(error, torch.OutOfMemoryError):
@@ -233,7 +244,11 @@ class _Recording:
                 static[i] = empty_like(inputs[i])
             self.has_expanded = any(0 in static[i].stride() for i in moving)
             self.static = [dense(static[i]) for i in moving]
-            self._copy_inputs(inputs)
+            self.stream = torch.cuda.current_stream(device)
+            with self.pool.lock:
+                self.pool.follow(self.stream)
+                self._copy_inputs(inputs)
+                self.pool.used(self.stream)              # another thread's replay may be the first
             try:
                 self.graph, outputs = self.pool.record(lambda: program(static), program.draws)
             except Exception:
@@ -251,13 +266,19 @@ class _Recording:
             now = [inputs[i] for i in self.moving]
             copy_all(self.static, [dense(t) for t in now] if self.has_expanded else now)
 
+    def _stay_for(self, stream: torch.cuda.Stream) -> None:
+        """Another stream than the one that made the static inputs reads them: their memory is not given away before it has."""
+        for t in self.static:
+            t.record_stream(stream)
+
     def replay(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """One thread at a time: between the copy of its inputs and that of its outputs the graph's memory is its own."""
         pool = self.pool
         stream = torch.cuda.current_stream(pool.device)
         with torch.no_grad(), pool.lock:
-            if pool.last_stream not in (None, stream.cuda_stream):
-                stream.wait_event(pool.done)                                        # graph memory is shared between streams
+            pool.follow(stream)
+            if stream.cuda_stream != self.stream.cuda_stream:
+                self._stay_for(stream)
             fresh = {slot: empty_like(own) for slot, own in self.own.items()}       # what can fail comes before what writes
             self._copy_inputs(inputs)
             self.graph.replay()
@@ -265,8 +286,7 @@ class _Recording:
                 torch._C._increment_version([inputs[i] for i in self.written])
             if fresh:
                 copy_all([dense(t) for t in fresh.values()] if self.outputs_expanded else list(fresh.values()), self.own_dense)
-            pool.last_stream = stream.cuda_stream
-            pool.done.record(stream)
+            pool.used(stream)
         return tuple([fresh[slot] if slot in fresh else inputs[slot] for slot in self.slots])
 
 

@@ -1,7 +1,7 @@
 """Values kept between calls on a GPU: folded and turned weights, made by torch's operators at the first call and again when a weight changed.
 
 A change is seen by identity, address and version, and by a count of optimizer steps, since fused optimizers leave the version alone.
-A write through `.data` is not seen: looking at memory would mean waiting for the GPU.
+A write through `.data` is not seen: looking at memory would mean waiting for the GPU. Values that one stream makes are waited for on others.
 """
 
 from __future__ import annotations
@@ -38,6 +38,25 @@ _steps = OptimizerSteps()
 _version, _address = operator.attrgetter("_version"), operator.methodcaller("data_ptr")
 
 
+class Making:
+    """What the current stream of a device has just been given to do."""
+
+    def __init__(self, device: torch.device):
+        self.device, self.stream, self.done = device, torch.cuda.current_stream(device), torch.cuda.Event()
+        self.done.record(self.stream)
+
+    def waited_for(self) -> Making | None:
+        """The current stream goes on behind it. None once it is done; while a stream is recorded nobody may ask."""
+        if torch.cuda.is_current_stream_capturing():
+            return self
+        if self.done.query():
+            return None
+        current = torch.cuda.current_stream(self.device)
+        if current != self.stream:
+            current.wait_event(self.done)
+        return self
+
+
 class KeptValues:
     """The derived values of one graph. `watched` are the inputs that they depend on; `report` hears of every time but the first.
     `replaced` is called where values move to other addresses."""
@@ -48,6 +67,7 @@ class KeptValues:
         self.look: tuple[object, ...] | None = None
         self.references: list[weakref.ref] = []
         self.values: tuple[torch.Tensor, ...] = ()
+        self.unfinished: Making | None = None
         self.times = 0
         core = native_core()
         self.look_at: Callable[[list[torch.Tensor]], object] = core.look_at if core is not None else _look
@@ -58,6 +78,8 @@ class KeptValues:
         look = (_steps.count, self.look_at(weights))
         if look != self.look:
             self._make_again(inputs, weights, look)
+        elif self.unfinished is not None:
+            self.unfinished = self.unfinished.waited_for()
         return self.values
 
     def _make_again(self, inputs: Sequence[torch.Tensor], weights: list[torch.Tensor], look: tuple[object, ...]) -> None:
@@ -69,6 +91,8 @@ class KeptValues:
             else:
                 self.values = made
                 self.replaced()
+        if made and made[0].is_cuda and not torch.cuda.is_current_stream_capturing():
+            self.unfinished = Making(made[0].device)
         self.look, self.references = look, [weakref.ref(w, self._forget) for w in weights]
         self.times += 1
         if self.times > 1:

@@ -1,11 +1,12 @@
 """The CUDA driver through ctypes: load machine code, launch it. Addresses and streams come from torch.
 
-Calls keep the interpreter lock, so that no other thread fills in a launch's addresses while the driver reads them.
+Calls keep the interpreter lock; a launch has a lock of its own besides, so that no other thread fills in addresses before the driver reads them.
 """
 
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 
 import torch
@@ -15,6 +16,7 @@ from thruway.core.sizes import evaluate
 
 _MAX_DYNAMIC_SHARED = 8          # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _STATIC_SHARED_LIMIT = 48 << 10
+_OUT_OF_MEMORY = 2               # CUDA_ERROR_OUT_OF_MEMORY
 _INVALID_CONTEXT = 201           # CUDA_ERROR_INVALID_CONTEXT
 
 
@@ -50,10 +52,12 @@ class Driver:
         return code
 
     def check(self, code: int, what: str) -> None:
+        """Raises torch's own error where memory is short: the caller may then give some back."""
         if code:
             text = ctypes.c_char_p()
             self.cuda.cuGetErrorString(code, ctypes.byref(text))
-            raise RuntimeError(f"{what}: {(text.value or b'unknown error').decode()}")
+            kind = torch.OutOfMemoryError if code == _OUT_OF_MEMORY else RuntimeError
+            raise kind(f"{what}: {(text.value or b'unknown error').decode()}")
 
     def load(self, kernel: GpuKernel) -> ctypes.c_void_p:
         """The function handle of a kernel in the current context."""
@@ -90,15 +94,17 @@ class Launch:
         base, width = ctypes.addressof(self.addresses), ctypes.sizeof(ctypes.c_void_p)
         places = [base + i * width for i in range(pointers)] + [ctypes.addressof(value) for value in self.tail]
         self.arguments = (ctypes.c_void_p * len(places))(*places)
+        self.filling = threading.Lock()
 
     def run(self, addresses: Sequence[int], stream: int) -> None:
         if not self.programs:
             return
-        self.addresses[:] = addresses
-        code = self._launch(stream)
-        if code == _INVALID_CONTEXT:
-            self.attach(torch.cuda.current_device())
+        with self.filling:
+            self.addresses[:] = addresses
             code = self._launch(stream)
+            if code == _INVALID_CONTEXT:
+                self.attach(torch.cuda.current_device())
+                code = self._launch(stream)
         if code:
             self.check(code, f"launching {self.kernel.symbol}")
 

@@ -15,9 +15,11 @@ from typing import NamedTuple
 import torch
 
 from thruway.core.launch import Allocate, GpuKernel, Kernel, LaunchList
+from thruway.native import RegionFailed
 from thruway.runtime.cpu.flatten import DROP, LAUNCH, Row, fresh_row, make_program
 from thruway.runtime.cpu.launch import written_inputs
 from thruway.runtime.cuda.driver import Driver, Launch
+from thruway.runtime.cuda.sized import SizedKernels
 from thruway.runtime.evaluate import concrete
 from thruway.runtime.lifetime import examine
 
@@ -56,19 +58,29 @@ def find_entrances(driver: Driver) -> Entrances | None:
 
 
 def native_launcher(
-    core: ModuleType, launch: LaunchList, kernels: Mapping[str, GpuKernel], device: torch.device, driver: Driver, entrances: Entrances,
+    core: ModuleType, launch: LaunchList, kernels: SizedKernels, device: torch.device, driver: Driver, entrances: Entrances,
 ) -> Callable[..., tuple[torch.Tensor, ...]]:
     """Called with the graph's inputs, gives the tuple of outputs. RegionFailed where an input's address is no multiple of 16 bytes."""
-    functions: dict[str, ctypes.c_void_p] = {}
+    functions: dict[tuple[str, bool], ctypes.c_void_p] = {}
+
+    def function(kernel: GpuKernel) -> ctypes.c_void_p:
+        key = kernel.symbol, kernel.wide
+        if key not in functions:
+            functions[key] = driver.load(kernel)
+        return functions[key]
 
     def prepare(*values: int) -> object:
+        by_name = {binding.name: value for binding, value in zip(launch.symbols, values)}
+        sized, chosen = concrete(launch, by_name), kernels(by_name)
+        try:
+            return made(sized, chosen)
+        except torch.OutOfMemoryError as error:              # the driver had no memory for the code
+            raise RegionFailed(error) from error
+
+    def made(sized: LaunchList, chosen: Mapping[str, GpuKernel]) -> object:
         with torch.cuda.device(device):
-            for step in launch.steps:
-                if isinstance(step, Kernel) and step.symbol not in functions:
-                    functions[step.symbol] = driver.load(kernels[step.symbol])
-        sized = concrete(launch, {binding.name: value for binding, value in zip(launch.symbols, values)})
-        launches = {i: Launch(driver, kernels[step.symbol], functions[step.symbol], step.sizes, 0, len(step.pointers))
-                    for i, step in enumerate(sized.steps) if isinstance(step, Kernel)}
+            launches = {i: Launch(driver, chosen[step.symbol], function(chosen[step.symbol]), step.sizes, 0, len(step.pointers))
+                        for i, step in enumerate(sized.steps) if isinstance(step, Kernel)}
         return flat_program(core, sized, launches, device.index, driver.context(device.index).value or 0, entrances)
 
     return core.Launcher(inputs=len(launch.inputs), symbols=tuple((each.input, each.dim) for each in launch.symbols), prepare=prepare, watched=())

@@ -23,6 +23,14 @@ ALIGNMENT = 16
 current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
+class HalfDone(Exception):
+    """A step failed behind one that wrote something older than the call: `error` is for the user, and nobody runs the call again."""
+
+    def __init__(self, error: Exception):
+        super().__init__(str(error))
+        self.error = error
+
+
 class Frame:
     """What one run fills: a tensor (where a library call or the caller needs one) and an address per slot."""
 
@@ -40,7 +48,7 @@ class CudaProgram:
     """A launch list whose sizes are numbers, for one device. Called with inputs, it gives the tuple of outputs.
 
     `kernel_launches` counts kernels and library calls per run. RegionFailed is raised for a call that fails before anything older than
-    the call was written. A failed index check shows in `flag`, later: nobody waits for the GPU.
+    the call was written, HalfDone behind that. A failed index check shows in `flag`, later: nobody waits for the GPU.
     """
 
     def __init__(
@@ -106,9 +114,7 @@ class CudaProgram:
             try:
                 run(frame)
             except Exception as error:
-                if wrote:
-                    raise
-                raise RegionFailed(error) from error
+                raise (HalfDone if wrote else RegionFailed)(error) from error
             wrote = wrote or self.writes[i]
             for slot in self.drops[i]:
                 tensors[slot] = None

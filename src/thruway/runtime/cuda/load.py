@@ -1,17 +1,18 @@
 """From a launch list and its GPU kernels to something to call.
 
 `GpuRunnable` picks the program of today's sizes, keeps derived values current, and replays CUDA graphs where that is safe and should pay.
-A call that runs out of memory gives up recordings and cached memory and is tried once more, then left to the caller as RegionFailed.
+A call that runs out of memory before it has written anything gives up recordings and cached memory and is tried once more, then left to
+the caller as RegionFailed.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 
-from thruway.core.launch import Call, GpuKernel, Kernel, LaunchList
+from thruway.core.launch import Call, Kernel, LaunchList
 from thruway.native import RegionFailed
 from thruway.runtime.cuda import attention
 from thruway.runtime.cuda.attention import find_attention
@@ -19,7 +20,8 @@ from thruway.runtime.cuda.cudagraph import ONE_LAUNCH, Replay
 from thruway.runtime.cuda.derived import KeptValues
 from thruway.runtime.cuda.driver import Flag, driver
 from thruway.runtime.cuda.flatten import find_entrances, is_flat, native_launcher, without_arena
-from thruway.runtime.cuda.launch import CudaProgram
+from thruway.runtime.cuda.launch import CudaProgram, HalfDone
+from thruway.runtime.cuda.sized import SizedKernels
 from thruway.runtime.evaluate import concrete
 from thruway.runtime.load import native_core
 from thruway.runtime.resolve import find_operator
@@ -35,14 +37,15 @@ def _operator(name: str) -> Callable[..., object]:
 
 
 class GpuRunnable:
-    """Called with the graph's inputs, gives the tuple of its outputs. `kept` makes further inputs from the weights, None where there are none."""
+    """Called with the graph's inputs, gives the tuple of its outputs. `kernels` gives those for the values of the launch list's symbols. `kept`
+    makes further inputs from the weights, None where there are none."""
 
-    def __init__(self, launch: LaunchList, kernels: Mapping[str, GpuKernel], device: torch.device, graphs: bool, kept: KeptValues | None, note: Note):
+    def __init__(self, launch: LaunchList, kernels: SizedKernels, device: torch.device, graphs: bool, kept: KeptValues | None, note: Note):
         self.launch, self.kernels, self.device, self.graphs, self.kept, self.note = launch, kernels, device, graphs, kept, note
         self.operators = {step.op: _operator(step.op) for step in launch.steps if isinstance(step, Call)}
         self.symbols = tuple((binding.input, binding.dim) for binding in launch.symbols)
         self.names = tuple(binding.name for binding in launch.symbols)
-        self.flag = Flag() if any(kernel.checks for kernel in kernels.values()) else None
+        self.flag = Flag() if any(kernel.checks for kernel in kernels.usual.values()) else None
         if kept is not None:
             kept.replaced = self.release
         self.programs: OrderedDict[tuple[int, ...], Callable[..., tuple[torch.Tensor, ...]]] = OrderedDict()
@@ -53,7 +56,7 @@ class GpuRunnable:
         """The same in C, where launches are few, or no CUDA graph is wanted."""
         launches = sum(isinstance(step, Kernel) for step in self.launch.steps)
         launch = without_arena(self.launch) if launches <= FEW_LAUNCHES else self.launch
-        if (launches > FEW_LAUNCHES and self.graphs) or not is_flat(launch, self.kernels):
+        if (launches > FEW_LAUNCHES and self.graphs) or not is_flat(launch, self.kernels.usual):
             return None
         core, entrances = native_core(), find_entrances(driver())
         if core is None or entrances is None:
@@ -73,6 +76,8 @@ class GpuRunnable:
             raise IndexError("an index was out of range in an earlier call of this compiled function on the GPU")
         try:
             return self._run(inputs)
+        except HalfDone as failure:
+            raise failure.error from None
         except RegionFailed as failure:
             if not isinstance(failure.__cause__, torch.OutOfMemoryError):
                 raise
@@ -83,6 +88,8 @@ class GpuRunnable:
         torch.cuda.empty_cache()
         try:
             return self._run(inputs)
+        except HalfDone as failure:
+            raise failure.error from None
         except torch.OutOfMemoryError as error:
             raise RegionFailed(error) from error
 
@@ -104,8 +111,9 @@ class GpuRunnable:
         return program(inputs)
 
     def _prepare(self, values: tuple[int, ...]) -> Callable[..., tuple[torch.Tensor, ...]]:
-        sized = concrete(self.launch, dict(zip(self.names, values)))
+        by_name = dict(zip(self.names, values))
+        sized = concrete(self.launch, by_name)
         with torch.cuda.device(self.device):
-            program = CudaProgram(sized, self.kernels, self.operators, self.device, driver(), self.flag)
+            program = CudaProgram(sized, self.kernels(by_name), self.operators, self.device, driver(), self.flag)
         given = len(self.launch.inputs) - (len(self.kept.values) if self.kept is not None else 0)
         return Replay(program, given, self.note) if self.graphs else program
