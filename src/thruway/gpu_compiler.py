@@ -6,7 +6,6 @@ operators, so that nothing is compiled for what runs once. Without Triton, graph
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -116,17 +115,17 @@ def _candidates(kernel: GpuSource, count: int) -> Candidates:
 
 
 def choose_products(printed: Callable[[Parts], GpuSources], kernels: GpuKernels, device: torch.device, note: Callable[[str, str], None]) -> Parts:
-    """Which matrix products are kernels of ours, and in how many parts, by what the whole plan takes with each; kept in the store."""
+    """Which matrix products are kernels of ours, and in how many parts, by what the whole plan takes with each; each kept in the store.
+    Those that the time did not reach stay by rule, and are measured by the next process."""
     found: dict[Product, int] = {}
 
     def default(product: Product) -> int:
         return found.setdefault(product, parts_of(product))
     base = printed(default)
     ways = {product: trials(product) for product in found}
-    key = choice_key(f"{base.hash} {list(found.items())}", kernels.capability, device)
-    known = kernels.store.get(key)
-    if known is not None:
-        return dict(zip(found, json.loads(known))).__getitem__
+    keys = {product: choice_key(f"{base.hash} {list(found.items())} {product}", kernels.capability, device) for product, parts in ways.items() if parts}
+    known = {product: int(data) for product, key in keys.items() if (data := kernels.store.get(key)) is not None}
+    best, unknown = found | known, [product for product in keys if product not in known]
     deadline, times = time.perf_counter() + PRODUCT_SECONDS, PlanTimes(kernels, driver(), device)
 
     def total(choice: dict[Product, int]) -> float:
@@ -135,16 +134,17 @@ def choose_products(printed: Callable[[Parts], GpuSources], kernels: GpuKernels,
         except (Unsupported, CompilerBug):
             return math.inf
         return times.total(sources.launch, {each.source.symbol: _candidates(each, 1 if each.source.tiles is None else TRIED) for each in sources.kernels})
-    best = dict(found)
-    least = total(found) if any(ways.values()) else 0.0
-    for product, parts in [(product, parts) for product, parts in ways.items() if parts]:
-        others = [n for n in (0, *parts) if n != found[product]]
+    least = total(found) if unknown else 0.0
+    for done, product in enumerate(unknown):
+        others = [n for n in (0, *ways[product]) if n != found[product]]
         gains = {n: least - total(found | {product: n}) for n in others if time.perf_counter() < deadline}
+        if len(gains) < len(others):
+            note("measured", f"{PRODUCT_SECONDS:.0f} s are spent: {len(unknown) - done} matrix products stay as they are by rule")
+            break
         best[product] = max((n for n, gain in gains.items() if gain > GAIN * least), key=gains.__getitem__, default=found[product])
         text = ", ".join(f"{gain:.1f} µs less in {n} parts" if n else f"{gain:.1f} µs less by the library" for n, gain in gains.items())
         note("measured", f"{product}: {text}, of {least:.1f} µs with {found[product]} parts")
-    if time.perf_counter() < deadline:
-        kernels.store.put(key, json.dumps(list(best.values())).encode())
+        kernels.store.put(keys[product], str(best[product]).encode())
     return best.__getitem__
 
 

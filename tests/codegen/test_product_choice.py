@@ -118,6 +118,29 @@ def test_the_choice_is_measured_once_and_kept(paper):
     assert Times.asked == asked
 
 
+def test_what_the_time_did_not_reach_is_measured_by_the_next_process(paper, monkeypatch):
+    """And what was reached is not measured again. By the clock each product takes 15 of the 20 seconds."""
+    graph, _ = split_of(*decoder_of_many_rows())
+
+    def choose() -> list[str]:
+        clock, notes = [0.0], []
+        monkeypatch.setattr(gpu_compiler, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+
+        def note(kind, text):
+            notes.append(text)
+            clock[0] += 15.0
+        choose_products(lambda parts: print_graph(graph, TARGET, "cuda:0", Settings(), "float32", Journal(), "f", parts), paper, torch.device("cuda", 0), note)
+        return notes
+
+    first, second = choose(), choose()
+    assert len(first) == 3 and "stay as they are by rule" in first[-1]
+    assert second and not {note.partition(":")[0] for note in first[:-1]} & {note.partition(":")[0] for note in second}
+    while choose():
+        pass
+    Times.asked = 0
+    assert choose() == [] and Times.asked == 0
+
+
 def decoder_of_many_rows():
     return works.Decoder(64, 4, 2, 128), torch.randint(0, 128, (32, 16))
 
