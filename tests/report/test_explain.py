@@ -11,7 +11,7 @@ import thruway
 from thruway.core.errors import BreakReason, UserLine
 from thruway.core.journal import Journal
 from thruway.report import explain
-from thruway.report.explain import explain_call
+from thruway.report.explain import Share, explain_call
 from thruway.surface import lazy
 
 WHERE = UserLine("model.py", 12, "forward", "print(z.shape)")
@@ -102,6 +102,14 @@ def test_operators_outside_graphs_are_counted():
 
     got = thruway.explain(lambda x: outside(x + 1) * 2)(torch.ones(4))
     assert (got.share.operators_inside, got.share.operators_outside) == (2, 3) and got.graph_break_count == 1
+    assert sorted(got.share.outside) == [("add", 1), ("sin", 1), ("tan", 1)]
+    assert "outside: " in str(got.share) and "tan × 1" in str(got.share) and "…" not in str(got.share)
+
+
+def test_only_the_commonest_operators_outside_graphs_are_named_and_none_where_all_lie_inside():
+    many = Share(1, tuple((f"op{i}", 9 - i) for i in range(9)), 0.5, 1.0)
+    assert many.operators_outside == 45 and str(many).endswith("outside: op0 × 9, op1 × 8, op2 × 7, op3 × 6, op4 × 5, op5 × 4, …")
+    assert "outside" not in str(Share(1, (), 0.5, 1.0))
 
 
 def test_every_guard_that_missed_is_told_with_what_would_stop_it():

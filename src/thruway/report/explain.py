@@ -22,6 +22,7 @@ from thruway.report.metrics import stage_seconds
 
 NOTED = ("kept_eager", "recompile", "repack", "parts", "predicted", "measured", "cuda_graph_refused", "out_of_memory", "bug")
 GUARDS_SHOWN = 24                     # in the text; a model has thousands
+OUTSIDE_SHOWN = 6                     # names of operators that ran outside graphs
 LIBRARY = f"# {os.path.dirname(torch.__file__)}{os.sep}"                # how the line of a guard begins that torch's own code needs
 MODULE, TENSOR, VALUE = (".__dict__", " is found as ", "torch.nn.modules."), ": Tensor ", " == "
 MORE_CALLS = 20                       # what a comparison with eager takes at most
@@ -30,17 +31,25 @@ GRAPH, COMPILING = "thruway: graph", "thruway: compile"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What of the last call lay inside compiled graphs: operators (those of the captured graphs that ran) and seconds."""
+    """What of the last call lay inside compiled graphs: operators (those of the captured graphs that ran) and seconds. `outside`: the others, by name."""
 
     operators_inside: int
-    operators_outside: int
+    outside: tuple[tuple[str, int], ...]
     seconds_inside: float
     seconds: float
 
+    @property
+    def operators_outside(self) -> int:
+        return sum(count for _, count in self.outside)
+
     def __str__(self) -> str:
         whole = self.operators_inside + self.operators_outside
-        return (f"inside graphs: {self.operators_inside} of {whole} operators ({_percent(self.operators_inside, whole)}), "
+        text = (f"inside graphs: {self.operators_inside} of {whole} operators ({_percent(self.operators_inside, whole)}), "
                 f"{self.seconds_inside * 1e3:.3g} of {self.seconds * 1e3:.3g} ms ({_percent(self.seconds_inside, self.seconds)})")
+        if not self.outside:
+            return text
+        shown = ", ".join(f"{name} × {count}" for name, count in self.outside[:OUTSIDE_SHOWN])
+        return f"{text}\noutside: {shown}{', …' if len(self.outside) > OUTSIDE_SHOWN else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +165,8 @@ def _profiled(watch: Watch, call: Callable[[], Any]) -> tuple[Any, Share]:
         result = call()
     events = profiler.function_events or []
     length = {name: sum(e.time_range.elapsed_us() for e in events if e.name == name) * 1e-6 for name in (GRAPH, COMPILING, "thruway: call")}
-    outside = sum(e.name.startswith("aten::") and _is_outermost(e) for e in events)
-    return result, Share(watch.operators, outside, length[GRAPH], max(length["thruway: call"] - length[COMPILING], length[GRAPH]))
+    outside = Counter(e.name.removeprefix("aten::") for e in events if e.name.startswith("aten::") and _is_outermost(e))
+    return result, Share(watch.operators, tuple(outside.most_common()), length[GRAPH], max(length["thruway: call"] - length[COMPILING], length[GRAPH]))
 
 
 def _is_outermost(event: Any) -> bool:
