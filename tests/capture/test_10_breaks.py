@@ -1,7 +1,9 @@
 """Breaks: one instruction runs in plain Python, everything before and after it is captured, at any depth and inside any block."""
 
+import io
 import time
 
+import numpy as np
 import pytest
 import torch
 from capture.harness import check_breaks
@@ -208,11 +210,31 @@ def test_hints_fit_what_was_met():
         time.sleep(0)
         return x + 1
 
+    file = io.BytesIO()
+
+    def saves(x):
+        torch.save(x, file)
+        return x + 1
+
+    def draws(x):
+        return x + np.random.rand()
+
+    def picks(x):
+        a = x.numpy()
+        return torch.from_numpy(a[a > 0])
+
+    def is_sparse(x):
+        return x.to_sparse().sum()
+
     x = torch.ones(2)
-    found = {function.__name__: hints_of(function, x)[0] for function in (disables, sides_differ, sleeps)}
+    found = {each.__name__: hints_of(each, x)[0] for each in (disables, sides_differ, sleeps, saves, draws, picks, is_sparse)}
     assert "outside compiled code; the function that they give may be called inside" in found["disables"][1]
     assert found["sides_differ"][1].startswith("let both sides end with values of the same kinds")
     assert found["sleeps"] == ("call of time.sleep is not captured", "call it outside, or accept the break: the call runs in plain Python")
+    assert found["saves"][0] == "call of torch.serialization.save is not captured"
+    assert found["draws"][0] == "call of RandomState.rand is not captured"
+    assert found["picks"][0].endswith("getitem of numpy, whose result's shape depends on elements")
+    assert found["is_sparse"][0] == "aten._to_sparse.default has no meta kernel: torch cannot say what it gives without running it"
 
 
 def test_a_training_step_is_told_call_by_call_in_the_users_lines():

@@ -112,7 +112,7 @@ def call_numpy(state: State, target: Callable[..., Any], args: list[Value], kwar
     except NotConstant:
         raise unsupported(state, "TW101", name, hint=OF_NUMPY) from None
     if needs_known and not arguments.are_known:
-        raise unsupported(state, "TW103", name, hint=OF_NUMPY)
+        raise unsupported(state, "TW103", f"{name} of numpy, whose result's shape depends on elements", hint=OF_NUMPY)
     result = _on_examples(state, target, [one for one, _ in pairs], {key: one for key, (one, _) in named.items()}, name, arguments.are_known)
     structures = [one for _, one in pairs], {key: one for key, (_, one) in named.items()}
     return _result(state, target, name, arguments, structures, result)

@@ -72,7 +72,8 @@ def _call_object(state: State, value: ObjectValue, args: list[Value], kwargs: Kw
     if isinstance(found, types.FunctionType):
         source = Attr(value.cls.source, "__call__") if value.cls.source is not None else None
         return call(state, wrap(state, found, source, True) if source else Constant(found), [value, *args], kwargs)
-    raise unsupported(state, "TW101", value.cls.value.__name__)
+    is_named = value.real is not None and "__qualname__" in vars(value.cls.value)      # a function of a kind of its own: Cython's
+    raise unsupported(state, "TW101", _told(value.real) if is_named else value.cls.value.__name__)
 
 
 def _call_function(state: State, function: FunctionValue, args: list[Value], kwargs: Kwargs) -> Result:
@@ -135,7 +136,8 @@ def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwa
         return Constant(None)
     if is_refused_module(module) and (module, code.co_qualname) not in CHOOSERS:
         name, made_in = getattr(function.real, "__qualname__", code.co_qualname), getattr(function.real, "__module__", module)
-        raise unsupported(state, "TW101", name, hint=hint_of_call(made_in, name))
+        told = name if "." in name else f"{made_in}.{name}"
+        raise unsupported(state, "TW101", told, hint=hint_of_call(made_in, name))
     frame = Frame(code, function, state.program(code), function.namespace)
     bind_arguments(state, function, frame.locals, args, kwargs)
     if function.real is None or function.code.co_freevars:
