@@ -38,6 +38,14 @@ def test_a_topic_prints_its_events_and_no_others(printed):
     assert lines == ["[recompiles] f x.shape[0] was 2, is 3"]
 
 
+def test_a_graph_is_told_with_its_size(printed):
+    journal, lines = printed
+    with settings.override(logs=("graphs",)):
+        journal.add("graph", "f", items=("mm", "add"))
+        journal.add("graph", "f", items=("mm",))
+    assert lines == ["[graphs] f graph of 2 operators", "[graphs] f graph of 1 operator"]
+
+
 def test_a_break_shows_line_source_text_and_hint(printed):
     journal, lines = printed
     with settings.override(logs=("graph_breaks",)):

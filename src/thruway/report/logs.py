@@ -107,6 +107,8 @@ def show_event(event: Event) -> str:
         parts.append(f"{event.stage} {event.seconds * 1e3:.2f} ms")
     if event.detail:
         parts.append(event.detail)
+    elif event.kind == "graph":
+        parts.append(f"graph of {len(event.items)} operator{'' if len(event.items) == 1 else 's'}")
     if event.reason is not None:
         parts.append(str(event.reason))
     elif event.where is not None and str(event.where) not in event.detail:
