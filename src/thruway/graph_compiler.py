@@ -195,8 +195,9 @@ class GraphCompiler:
         self.journal.offer("plan", name, lambda: show_plan(plan))
         if plan.predictions:
             gain = sum(each.microseconds for each in plan.predictions)
+            saves = "1 fusion saves" if len(plan.predictions) == 1 else f"{len(plan.predictions)} fusions save"
             without = ", those of copied blocks not counted" if folded else ""
-            self.journal.add("predicted", name, f"{len(plan.predictions)} fusions save {gain:.3g} µs a call{without}")
+            self.journal.add("predicted", name, f"{saves} {gain:.3g} µs a call{without}")
         with self._stage("generate", name, settings):
             sources = generate(plan, machine.target)
             if folded is not None:
