@@ -36,7 +36,7 @@ from thruway.core.options import CompileOptions
 from thruway.core.settings import Settings
 from thruway.frame.changes import Change, Dynamic, changes
 from thruway.frame import hook
-from thruway.frame.entries import Entries, Miss, Record, explain_bound, explain_miss, make_entry
+from thruway.frame.entries import Entries, Miss, Patience, Record, explain_bound, explain_miss, make_entry
 from thruway.frame.guard import Guard, GuardSet
 from thruway.frame.modes import SETTERS, kept_modes, sets_modes, without_device_mode
 from thruway.frame.show_guards import show_guards
@@ -128,7 +128,7 @@ class CompiledFunction:
         self.waits = self.region = 0                             # region: of the frames that its entries answer, where they stand on code
         self.dynamic: set[Change] = set()                        # what changed between calls and is kept symbolic since
         self.compiled = native.core().Compiled(function, self.miss)
-        self.entries = Entries(self.compiled, ambient.current().entry_limit_mb << 20)
+        self.entries, self.patience = Entries(self.compiled, ambient.current().entry_limit_mb << 20), Patience()
         self.compiled.eager = ambient.current().stance == "force_eager"
         _functions.add(self)
 
@@ -146,7 +146,7 @@ class CompiledFunction:
             for record in self.entries:                          # another thread compiled since this one looked
                 if explain_miss(record, self.function, args, kwargs) is None:
                     return record.entry
-            if not self.continuations.may_capture():
+            if not self.continuations.may_capture() or not self._is_worth_a_capture(args, kwargs):
                 return None
             self._note_recompile(args, kwargs)
             self._note_changes(arguments)
@@ -166,6 +166,16 @@ class CompiledFunction:
         if refusal.reason.code in RAISES_IN_EAGER:
             self.function(*args, **kwargs)
         raise refusal.with_traceback(None)                       # it speaks of the user's line, not of the compiler's
+
+    def _is_worth_a_capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Not where ever new entries answer one call each, unless the user wants no call to run eager."""
+        if self._is_strict(ambient.current()) or self.patience.is_over(self.entries):
+            return True
+        if self.patience.misses == 1:
+            why = next(filter(None, (explain_miss(record, self.function, args, kwargs) for record in self.entries)))
+            where = why.guard.why if why.guard else None
+            journal.add("eager", self.name, reason=BreakReason("TW812", f"calls keep missing by {why}", why.hint, where), where=where)
+        return False
 
     def _note_modes(self) -> None:
         """Says once why calls run eager below modes of the user's own or inside torch's transforms."""

@@ -117,6 +117,29 @@ def _size_of(guards: GuardSet) -> int:
     return 512 * len(guards.guards)
 
 
+UNUSED = 32                  # a model with a break in each of its layers has as many entries for what follows it as layers, after one call
+
+
+@dataclass(slots=True)
+class Patience:
+    """Where calls miss by what is new each time, a capture per call would cost more than it gives: each waits for twice as many misses as the
+    one before. An entry that answers again ends that."""
+
+    misses: int = 0
+    wanted: int = 0
+
+    def is_over(self, entries: Entries) -> bool:
+        """Whether this miss is worth a capture."""
+        if not entries.are_new_to_each_call():
+            self.misses = self.wanted = 0
+            return True
+        self.misses += 1
+        if self.misses <= self.wanted:
+            return False
+        self.misses, self.wanted = 0, 2 * self.wanted + 1
+        return True
+
+
 @dataclass(eq=False, slots=True)
 class Entries:
     """The records of one target, newest first. `limit` bounds the sum of their `nbytes`; the newest always stays."""
@@ -151,6 +174,10 @@ class Entries:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def are_new_to_each_call(self) -> bool:
+        """Whether the newest `UNUSED` records answered no call but the one that each was made for."""
+        return len(self.records) >= UNUSED and all(record.hits <= 1 for record in self.records[:UNUSED])
 
     def _evict(self, wanted: int) -> list[Record]:
         excess, gone = self.nbytes + wanted - self.limit, []
