@@ -127,6 +127,13 @@ def test_least_recently_used_go_first(tmp_path):
     assert store.get(key(0)) is not None and store.get(key(19)) is not None and store.get(key(1)) is None
 
 
+def test_what_was_just_written_stays_whatever_the_limit(tmp_path):
+    store = Store(tmp_path / "cache", 0)
+    for i in range(3):
+        assert store.put(key(i), bytes(4 << 10)).exists()
+    assert [store.get(key(i)) is not None for i in range(3)] == [False, False, True]
+
+
 def test_what_killed_writers_left_is_swept(store):
     stale, fresh = store.folder / "writing-old", store.folder / "writing-new"
     for path in (stale, fresh):

@@ -54,6 +54,18 @@ def test_a_stage_that_fails(monkeypatch, stage, error):
     assert found["graphs"] == 1 and (found["eager"], found["bugs"]) == (1, bugs) and reasons() == [code]
 
 
+def test_a_cache_folder_that_may_hold_nothing_costs_compiling_and_nothing_else(tmp_path):
+    def sums_and_products(x):
+        return (x.sin() * 2).sum(0), (x.cos() + 1).amax(1), x.exp().cumsum(0) / 3
+
+    compiled = thruway.compile(sums_and_products, options={"cache_dir": str(tmp_path / "cache"), "cache_size_mb": 0, "measure": False})
+    x = torch.randn(5, 7)
+    for got, expected in zip(compiled(x), sums_and_products(x), strict=True):
+        torch.testing.assert_close(got, expected)
+    found = thruway.metrics()
+    assert found["graphs"] == 1 and found["eager"] == found["bugs"] == 0 and found["cache_misses"] > 0
+
+
 def test_a_fault_of_ours_is_told_without_being_asked(monkeypatch, capsys):
     def half_past(x):
         return x.cos() + 0.5

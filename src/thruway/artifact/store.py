@@ -86,7 +86,7 @@ class Store:
             raise
         self._unseen += len(data)
         if self._unseen * 16 >= self.limit:
-            self.trim()
+            self.trim(path)
         return path
 
     def keys(self, kind: str) -> Iterator[Key]:
@@ -97,13 +97,14 @@ class Store:
                 name, *entries = json.loads(found[1])
                 yield Key(name, tuple((entry, text) for entry, text in entries))
 
-    def trim(self) -> None:
-        """Removes the least recently used entries above the limit, down to 7/8 of it, and what killed writers left. One process at a time."""
+    def trim(self, spared: Path | None = None) -> None:
+        """Removes the least recently used entries above the limit, down to 7/8 of it, and what killed writers left. One process at a time.
+        `spared` stays whatever the limit: it was just written, to be opened next."""
         try:
             with FileLock(self.folder / "trim.lock", timeout=0):
                 self._unseen = 0
                 self._remove_stale()
-                self._remove_least_used()
+                self._remove_least_used(spared)
         except Timeout:
             pass                             # another process is at it
 
@@ -112,7 +113,7 @@ class Store:
             if time.time() - file.used > _STALE_SECONDS:
                 file.path.unlink(missing_ok=True)
 
-    def _remove_least_used(self) -> None:
+    def _remove_least_used(self, spared: Path | None) -> None:
         files = [file for suffix in _SUFFIX.values() for file in _files(self.folder, "*" + suffix)]
         total = sum(file.size for file in files)
         if total <= self.limit:
@@ -120,8 +121,9 @@ class Store:
         for file in sorted(files, key=lambda file: file.used):
             if total <= self.limit * 7 // 8:
                 break
-            file.path.unlink(missing_ok=True)
-            total -= file.size
+            if file.path != spared:
+                file.path.unlink(missing_ok=True)
+                total -= file.size
 
 
 def open_store(settings: Settings) -> Store:

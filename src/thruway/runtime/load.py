@@ -31,6 +31,7 @@ from thruway.runtime.launcher import PythonLauncher
 from thruway.runtime.resolve import find_code, open_library
 
 Call = Callable[..., tuple[torch.Tensor, ...]]
+RETRIES = 3                                  # a full store, and several writers of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,9 @@ def native_core() -> ModuleType | None:
 
 
 def _open(path: Path, workers: Workers, source: str) -> ctypes.CDLL:
-    try:
-        return open_library(path)
-    except OSError:                          # another process trimmed the store between its check and now
-        return open_library(workers.submit(source).library())
+    for _ in range(RETRIES):
+        try:
+            return open_library(path)
+        except OSError:                      # the store was trimmed between its check and now
+            path = workers.submit(source).library()
+    return open_library(path)
