@@ -36,7 +36,9 @@ def render() -> str:
         "",
         "## Modes",
         "",
-        "`mode=` takes " + ", ".join(f"`{mode}`" for mode in MODES) + ".",
+        "`mode=` takes " + ", ".join(f"`{mode}`" for mode in MODES) + ". On a CPU they mean the same. On a GPU `default` and",
+        "`reduce-overhead` are alike: a step replays as one CUDA graph where that is safe and should pay (`explain` says why not). `max-autotune` measures",
+        "besides, within `tune_seconds`, how kernels and matrix products run best, and keeps the results; with `-no-cudagraphs` nothing is recorded.",
         "",
     ])
 

@@ -55,7 +55,7 @@ from thruway.shapes.meta import TensorMeta
 PASSES = GENERAL_PASSES + GPU_PASSES
 check_order(PASSES)
 DERIVED_FLOOR = 256 << 20          # bytes that derived values may take in any case
-PRODUCT_SECONDS = 20.0            # for measuring which matrix products are kernels of ours
+PRODUCT_SHARE = 1 / 3             # of autotuning's time, for measuring which matrix products are kernels of ours
 TRIED = 3                          # configurations of a product that are measured to decide about it
 GAIN = 0.003                       # of a plan's time that a choice must save
 Runs = Callable[..., tuple[torch.Tensor, ...]]
@@ -85,11 +85,13 @@ def compile_on_gpu(
         def printed(parts: Parts) -> GpuSources:
             return print_graph(split.main, target, str(device), settings, default_float, Journal(), name, parts)
         with journal.time("choose products", name):
-            choice = choose_products(printed, kernels, device, lambda kind, text: _note(journal, name, kind, text))
+            seconds = settings.tune_seconds * PRODUCT_SHARE
+            choice = choose_products(printed, kernels, device, lambda kind, text: _note(journal, name, kind, text), seconds)
     with journal.time("lower", name):
         sources = print_graph(split.main, target, str(device), settings, default_float, journal, name, choice)
     with journal.time("compile", name):
-        made = _kernels(sources, kernels, device, mode, lambda kind, text: _note(journal, name, kind, text))
+        seconds = settings.tune_seconds * (1 - PRODUCT_SHARE)
+        made = _kernels(sources, kernels, device, mode, lambda kind, text: _note(journal, name, kind, text), seconds)
     kept = None
     if split.derived is not None:
         derived = split.derived
@@ -98,23 +100,27 @@ def compile_on_gpu(
 
     def widen() -> list[GpuKernel]:
         wider = print_graph(split.main, target, str(device), settings, default_float, Journal(), name, choice, wide=True)
-        return _kernels(wider, kernels, device, "default", lambda kind, text: None)
+        return _kernels(wider, kernels, device, "default", lambda kind, text: None, 0.0)
     sized = SizedKernels({k.symbol: k for k in made}, sources.reach, widen if sources.reach else tuple)
     return GpuRunnable(sources.launch, sized, device, graphs, kept, lambda kind, text: _note(journal, name, kind, text))
 
 
-def _kernels(sources: GpuSources, kernels: GpuKernels, device: torch.device, mode: str, note: Callable[[str, str], None]) -> list[GpuKernel]:
-    """The kernels as the cost model guesses, or, where autotuning is asked for, as they measure best."""
+def _kernels(
+    sources: GpuSources, kernels: GpuKernels, device: torch.device, mode: str, note: Callable[[str, str], None], seconds: float,
+) -> list[GpuKernel]:
+    """The kernels as the cost model guesses, or, where autotuning is asked for, as they measure best within `seconds`."""
     if not mode.startswith("max-autotune") or not sources.kernels:
         return kernels.get([kernel_job(each, each.source.configs[0]) for each in sources.kernels])
-    return choose([_candidates(each, len(each.source.configs)) for each in sources.kernels], kernels, driver(), device, note)
+    return choose([_candidates(each, len(each.source.configs)) for each in sources.kernels], kernels, driver(), device, note, seconds)
 
 
 def _candidates(kernel: GpuSource, count: int) -> Candidates:
     return Candidates(tuple(kernel_job(kernel, config) for config in kernel.source.configs[:count]), kernel.pointer_bytes)
 
 
-def choose_products(printed: Callable[[Parts], GpuSources], kernels: GpuKernels, device: torch.device, note: Callable[[str, str], None]) -> Parts:
+def choose_products(
+    printed: Callable[[Parts], GpuSources], kernels: GpuKernels, device: torch.device, note: Callable[[str, str], None], seconds: float,
+) -> Parts:
     """Which matrix products are kernels of ours, and in how many parts, by what the whole plan takes with each; each kept in the store.
     Those that the time did not reach stay by rule, and are measured by the next process."""
     found: dict[Product, int] = {}
@@ -126,7 +132,7 @@ def choose_products(printed: Callable[[Parts], GpuSources], kernels: GpuKernels,
     keys = {product: choice_key(f"{base.hash} {list(found.items())} {product}", kernels.capability, device) for product, parts in ways.items() if parts}
     known = {product: int(data) for product, key in keys.items() if (data := kernels.store.get(key)) is not None}
     best, unknown = found | known, [product for product in keys if product not in known]
-    deadline, times = time.perf_counter() + PRODUCT_SECONDS, PlanTimes(kernels, driver(), device)
+    deadline, times = time.perf_counter() + seconds, PlanTimes(kernels, driver(), device)
 
     def total(choice: dict[Product, int]) -> float:
         try:
@@ -139,7 +145,7 @@ def choose_products(printed: Callable[[Parts], GpuSources], kernels: GpuKernels,
         others = [n for n in (0, *ways[product]) if n != found[product]]
         gains = {n: least - total(found | {product: n}) for n in others if time.perf_counter() < deadline}
         if len(gains) < len(others):
-            note("measured", f"{PRODUCT_SECONDS:.0f} s are spent: {len(unknown) - done} matrix products stay as they are by rule")
+            note("measured", f"{seconds:.0f} s are spent: {len(unknown) - done} matrix products stay as they are by rule")
             break
         best[product] = max((n for n, gain in gains.items() if gain > GAIN * least), key=gains.__getitem__, default=found[product])
         text = ", ".join(f"{gain:.1f} µs less in {n} parts" if n else f"{gain:.1f} µs less by the library" for n, gain in gains.items())

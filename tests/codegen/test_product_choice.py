@@ -109,12 +109,12 @@ def test_the_choice_is_measured_once_and_kept(paper):
 
     def printed(parts):
         return print_graph(graph, TARGET, "cuda:0", Settings(), "float32", Journal(), "f", parts)
-    first = choose_products(printed, paper, torch.device("cuda", 0), lambda *note: notes.append(note))
+    first = choose_products(printed, paper, torch.device("cuda", 0), lambda *note: notes.append(note), 20.0)
     asked = Times.asked
     assert asked > 2 and notes
     sources = printed(first)
     assert len(sources.launch.steps) < len(printed(lambda p: 0).launch.steps), "the kernels that take along an epilogue were chosen"
-    printed(choose_products(printed, paper, torch.device("cuda", 0), lambda *note: notes.append(note)))
+    printed(choose_products(printed, paper, torch.device("cuda", 0), lambda *note: notes.append(note), 20.0))
     assert Times.asked == asked
 
 
@@ -129,7 +129,7 @@ def test_what_the_time_did_not_reach_is_measured_by_the_next_process(paper, monk
         def note(kind, text):
             notes.append(text)
             clock[0] += 15.0
-        choose_products(lambda parts: print_graph(graph, TARGET, "cuda:0", Settings(), "float32", Journal(), "f", parts), paper, torch.device("cuda", 0), note)
+        choose_products(lambda parts: print_graph(graph, TARGET, "cuda:0", Settings(), "float32", Journal(), "f", parts), paper, torch.device("cuda", 0), note, 20.0)
         return notes
 
     first, second = choose(), choose()

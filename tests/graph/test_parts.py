@@ -152,6 +152,16 @@ def test_a_failure_before_anything_was_written_gives_random_state_back():
         PartsRunnable([Step(lambda x: (x.add_(1),), ("x",), ("y",), True), Step(fail, ("y",), ("z",), False)], ("x",), ("z",), True)(torch.ones(2))
 
 
+@pytest.mark.parametrize("writes_first", [True, False])
+def test_a_part_that_has_written_when_it_fails_is_not_run_again(writes_first):
+    def write_and_fail(x):
+        if writes_first:
+            x.add_(1)
+        raise IndexError("eager's own")
+    with pytest.raises(IndexError if writes_first else RegionFailed):
+        PartsRunnable([Step(write_and_fail, ("x",), ("y",), True)], ("x",), ("y",), False)(torch.ones(2))
+
+
 def test_parts_on_gpus_become_kernels_for_their_device():
     paper, outputs = halves()
     target = Target(kind="cuda", library_calls=frozenset({"cudnn", "cublaslt", "sm_90"}))

@@ -36,7 +36,8 @@ class Kernels(GpuKernels):
 class Process:
     """One process: its kernels, and how many were measured."""
 
-    def __init__(self, monkeypatch, folder: Path, broken: int = 0):
+    def __init__(self, monkeypatch, folder: Path, broken: int = 0, seconds: float = 60.0):
+        self.seconds = seconds
         self.kernels, self.measured, self.notes = Kernels(folder, broken), 0, []
         monkeypatch.setattr(tune, "measure", self._measure)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU of paper")
@@ -46,7 +47,8 @@ class Process:
         return MICROSECONDS[kernel.warps]
 
     def choose(self, count: int = 3, **more) -> list[int]:
-        found = choose([candidates(i, **more) for i in range(count)], self.kernels, None, torch.device("cuda", 0), lambda *note: self.notes.append(note))
+        found = choose([candidates(i, **more) for i in range(count)], self.kernels, None, torch.device("cuda", 0), lambda *note: self.notes.append(note),
+                       self.seconds)
         return [each.warps for each in found]
 
 
@@ -79,6 +81,11 @@ def test_what_was_not_reached_in_time_is_measured_next_time(monkeypatch, folder)
     monkeypatch.undo()
     second = Process(monkeypatch, folder)
     assert second.choose(count)[-2:] == [8, 8] and second.measured == 6
+
+
+def test_no_seconds_leave_the_guesses(monkeypatch, folder):
+    process = Process(monkeypatch, folder, seconds=-1.0)
+    assert process.choose() == [4, 4, 4] and process.measured == 0 and process.notes[-1][1] == "-1 s are spent: 3 kernels stay as guessed"
 
 
 def test_a_configuration_that_does_not_compile_is_left_out(monkeypatch, folder):

@@ -13,6 +13,7 @@ import torch
 
 import thruway
 from thruway import native
+from thruway.artifact.gpu_kernels import has_triton, triton_version
 from thruway.artifact.store import StoreRefused, open_store
 from thruway.artifact.toolchain import NO_COMPILER, find_command, is_found
 from thruway.core.ambient import settings as ambient
@@ -40,6 +41,8 @@ def examine() -> Iterator[Finding]:
     yield _cache(settings)
     yield from _changed_settings(settings)
     yield "GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none", True
+    if torch.cuda.is_available():
+        yield "Triton", triton_version() if has_triton() else "not installed, graphs on the GPU that need kernels run eager: pip install triton", has_triton()
 
 
 def _native_core() -> Finding:

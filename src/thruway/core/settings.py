@@ -15,7 +15,7 @@ STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
 NUMERICS = ("eager", "strict", "fused")
 FAR = 2             # edits beyond which a name is another word
 LOGS = ("graph_breaks", "recompiles", "graphs", "guards", "passes", "loops", "code", "cache", "weights", "choices", "bugs")
-LARGEST = {"check": None, "verify": 2, "cache_size_mb": None, "entry_limit_mb": None}           # of settings that count from 0
+LARGEST = {"check": None, "verify": 2, "cache_size_mb": None, "tune_seconds": None, "entry_limit_mb": None}           # of settings that count from 0
 STOPS = ("", "retrace", "lower", "plan", "generate")
 
 
@@ -45,6 +45,7 @@ class Settings:
         "default", "THRUWAY_STANCE",
         "default; force_eager: run no compiled code; eager_on_recompile, fail_on_recompile: at a call that no entry answers.")
     measure: bool = _setting(True, "THRUWAY_MEASURE", "Time compiled against eager after the first calls and keep the faster.")
+    tune_seconds: int = _setting(60, "THRUWAY_TUNE_SECONDS", "Seconds that max-autotune may take for a graph on a GPU; then the best so far.")
     entry_limit_mb: int = _setting(512, "THRUWAY_ENTRY_MB", "Memory that the entries of one function may hold before the least used go.")
 
     def __post_init__(self) -> None:

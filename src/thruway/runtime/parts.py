@@ -1,7 +1,7 @@
 """Runs the parts of a graph over several devices, one after the other, each on its device's current stream.
 
 A part that gives up wrote nothing older than itself, so torch's operators run it instead. An error of theirs is eager's own: the caller
-runs the function itself, unless a part has written one of its arguments by then.
+runs the function itself, unless a part has written one of its arguments by then, the failing one included.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ class PartsRunnable:
         state = random_state() if self.draws else None
         wrote = False
         for step, dead in self.steps:
+            given = [values[name] for name in step.inputs]
+            before = _versions(given) if step.writes else None
             try:
-                made = step.run(*[values[name] for name in step.inputs])
+                made = step.run(*given)
             except Exception as error:
-                if wrote:
+                if wrote or step.writes and (before is None or before != _versions(given)):
                     raise
                 if state is not None:
                     set_random_state(state)
@@ -62,6 +64,11 @@ def or_by_torch(compiled: Run, by_torch: Run) -> Run:
             return by_torch(*inputs)
 
     return part
+
+
+def _versions(given: Sequence[torch.Tensor]) -> list[int] | None:
+    """How often each was written; None where some do not count."""
+    return None if any(each.is_inference() for each in given) else [each._version for each in given]
 
 
 def _last_uses(steps: Sequence[Step], outputs: Sequence[object]) -> list[list[str]]:

@@ -21,7 +21,6 @@ from thruway.core.launch import GpuKernel
 from thruway.runtime.cuda.driver import Driver, Launch
 from thruway.runtime.cuda.recording import record
 
-BUDGET_SECONDS = 40.0              # besides those that choosing among matrix products may take
 LAUNCHES, REPLAYS = 20, 5
 AT_ONCE = 16                       # kernels whose configurations compile together; the budget is looked at before each is measured
 SCRATCH_LIMIT = 2 << 30            # bytes of scratch that one kernel may be measured on
@@ -35,16 +34,18 @@ class Candidates:
     pointer_bytes: tuple[int, ...] | None
 
 
-def choose(candidates: Sequence[Candidates], kernels: GpuKernels, driver: Driver, device: torch.device, note: Callable[[str, str], None]) -> list[GpuKernel]:
-    """The best kernel of each, measured now or in an earlier process; once the budget is spent, the guesses."""
-    deadline = time.perf_counter() + BUDGET_SECONDS
+def choose(
+    candidates: Sequence[Candidates], kernels: GpuKernels, driver: Driver, device: torch.device, note: Callable[[str, str], None], seconds: float,
+) -> list[GpuKernel]:
+    """The best kernel of each, measured now or in an earlier process; once the seconds are spent, the guesses."""
+    deadline = time.perf_counter() + seconds
     keys = [_key(each, kernels.capability, device) for each in candidates]
     known = [kernels.store.get(key) for key in keys]
     chosen = kernels.get([each.jobs[int(data or b"0")] for each, data in zip(candidates, known)])
     unknown = [i for i, each in enumerate(candidates) if known[i] is None and len(each.jobs) > 1 and fits(each)]
     for done, (i, found) in enumerate(_in_batches(unknown, candidates, kernels)):
         if time.perf_counter() > deadline:
-            note("measured", f"{BUDGET_SECONDS:.0f} s are spent: {len(unknown) - done} kernels stay as guessed")
+            note("measured", f"{seconds:.0f} s are spent: {len(unknown) - done} kernels stay as guessed")
             break
         times = _times(found, candidates[i].pointer_bytes, driver, device)
         best = min(times, key=times.__getitem__, default=0)
