@@ -68,3 +68,13 @@ def test_padded_rows_of_an_encoder(aligned):
             with torch.no_grad():
                 torch.testing.assert_close(compiled(x, src_key_padding_mask=mask), model(x, src_key_padding_mask=mask), rtol=1e-4, atol=1e-5)
                 torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: F.celu(x, alpha=0), lambda x: F.celu(x, alpha=0.0, inplace=True), lambda x: x[0].index_fill(0, torch.tensor([0]), 2.0),
+    lambda x: x[0].index_fill(0, torch.tensor([1]), 2.0),
+])
+def test_arguments_that_only_eagers_kernel_refuses(function):
+    before = thruway.metrics()["bugs"]
+    assert_same_outcome(function, torch.randn(4))
+    assert thruway.metrics()["bugs"] == before

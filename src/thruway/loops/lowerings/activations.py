@@ -81,6 +81,12 @@ def elu(x: Expr, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> 
     return where(op("le", x, like(0, x)), low, op("mul", x, like(scale, x)))
 
 
+def celu(x: Expr, alpha: float = 1.0) -> Expr:
+    if alpha == 0:
+        raise Unsupported("TW526", "celu with an alpha of 0, which eager refuses")
+    return elu(x, alpha, 1, 1 / alpha)
+
+
 def leaky_relu(x: Expr, negative_slope: float = 0.01) -> Expr:
     return where(op("gt", x, like(0, x)), x, op("mul", x, like(negative_slope, x)))
 
@@ -147,7 +153,7 @@ _FORMULAS = {
 }
 ROWS: dict[str, Callable[..., Tensor]] = {
     **{f"aten.{name}.default": activation(formula) for name, formula in _FORMULAS.items()},
-    "aten.celu.default": activation(lambda x, alpha=1.0: elu(x, alpha, 1, 1 / alpha)),
+    "aten.celu.default": activation(celu),
     "aten.selu.default": activation(lambda x: elu(x, 1.6732632423543772, 1.0507009873554805)),
     "aten.relu6.default": lambda b, self: clamp(b, self, 0, 6),
     "aten.gelu.default": gelu_row, "aten.softshrink.default": softshrink,

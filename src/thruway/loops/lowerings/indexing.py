@@ -134,6 +134,8 @@ def index_add_in_place(b: Builder, self: Tensor, dim: int, index: Tensor, source
 
 
 def index_fill_in_place(b: Builder, self: Tensor, dim: int, index: Tensor, value: object) -> Tensor:
+    if not self.rank:
+        raise Unsupported("TW518", "an index write into a 0-dimensional tensor")
     dim, axes = wrap_dim(dim, self.rank), list(axis_indices(self.rank))
     sizes = [*self.sizes[:dim], index.sizes[0] if index.rank else 1, *self.sizes[dim + 1:]]
     place = [*axes[:dim], checked(load(index, (axes[dim],) if index.rank else ()), self.sizes[dim], wrap=True), *axes[dim + 1:]]
