@@ -189,7 +189,7 @@ class _Branch:
         put = self._walk(merge, one, other)
         if one.steps or other.steps:
             ran = truth_value(self.state, call_torch(self.state, torch.clone, [self.condition], {}))
-            self.state.effects.steps.append(Choose(ran, tuple(one.steps), tuple(other.steps)))
+            self.state.effects.steps.append(Choose(ran, tuple(one.steps), tuple(other.steps), self.age))
         return put(self)
 
     def _walk(self, merge: Merge, one: Side, other: Side) -> Any:

@@ -35,11 +35,12 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Choose:
-    """The steps of the side of a branch that ran: `condition` is the truth value that a tensor holds."""
+    """The steps of the side of a branch that ran: `condition` is the truth value that a tensor holds, `age` that of what the sides made."""
 
     condition: Value
     when_true: tuple[Step, ...]
     when_false: tuple[Step, ...]
+    age: int
 
 
 Step = Build | Write | Choose

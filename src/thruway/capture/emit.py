@@ -15,6 +15,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -44,9 +45,19 @@ from thruway.shapes.floats import Element, FloatInput, FloatNode
 from thruway.shapes.symbolic import bare
 
 _COUNT = itertools.count()
+UNSHARED = Constant | TensorValue | ArrayValue | CellValue          # an expression gives the same object each time
 SYMBOLS = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/"}
 LINKS = ("__cause__", "__context__", "__traceback__")          # of exceptions
 LITERALS = (int, str, bytes, type(None), bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines of the body or of a side of a branch. `age`: of what was made within it; `named`: the values that have a variable only there."""
+
+    age: int
+    lines: list[str] = field(default_factory=list)
+    named: list[Value] = field(default_factory=list)
 
 
 class Emitter:
@@ -59,12 +70,17 @@ class Emitter:
         self.constants: dict[str, Any] = {"types": types, "object": object}
         self.constant_names: dict[int, str] = {}
         self.prologue: list[str] = []
-        self.body: list[str] = []
+        self.blocks = [Block(0)]
+        self.numbers = itertools.count()
         self.source_names: dict[S.Source, str] = {}
         self.symbols: set[str] = set()
         self.names: dict[Value, str] = {}
         self.outputs: list[torch.fx.Node] = []
         self.output_names: dict[torch.fx.Node, str] = {}
+
+    @property
+    def body(self) -> list[str]:
+        return self.blocks[-1].lines
 
     # -- names ---------------------------------------------------------------------------------------------------------------------
 
@@ -154,7 +170,19 @@ class Emitter:
         row = EXPRESSIONS.get(type(value))
         if row is None:
             raise unsupported(self.state, "TW110", type(value).__name__.removesuffix("Value").lower())
-        return row(self, value)
+        text = row(self, value)
+        return text if isinstance(value, UNSHARED) or text[0] + text[-1] == "()" and text[1:-1].isidentifier() else self.named(value, text)
+
+    def named(self, value: Value, text: str) -> str:
+        """A variable for `value`, so that it is one object wherever it is wanted; before the branch where it is older than its sides."""
+        block = next(one for one in reversed(self.blocks) if one.age <= value.age)
+        name = self.names[value] = self.fresh_name()
+        block.lines.append(f"{name} = {text}")
+        block.named.append(value)
+        return name
+
+    def fresh_name(self) -> str:
+        return f"v{next(self.numbers)}"
 
     def values(self, values: Any) -> str:
         return "".join(self.value(v) + ", " for v in values)
@@ -273,7 +301,7 @@ class Emitter:
     def step(self, step: Step) -> None:
         match step:
             case Build(value, recipe):
-                name = f"v{len(self.names)}"
+                name = self.fresh_name()
                 text = BUILDERS[type(value)](self, value, recipe, name)
                 self.names[value] = name
                 if isinstance(value, ObjectValue | FunctionValue) and value.attributes is not None:
@@ -284,18 +312,22 @@ class Emitter:
                 self.body.extend(text[1:])
             case Write(operation, operands):
                 self.body.append(WRITERS[operation](self, *operands))
-            case Choose(condition, when_true, when_false):
-                self.body += [f"if {self.value(condition)}:", *self._block(when_true), "else:", *self._block(when_false)]
+            case Choose(condition, when_true, when_false, age):
+                text = self.value(condition)
+                sides = [self._side(age, when_true), self._side(age, when_false)]
+                self.body.extend([f"if {text}:", *sides[0], "else:", *sides[1]])
             case _:
                 raise CompilerBug("emit", f"not a step: {step!r}")
 
-    def _block(self, steps: tuple[Step, ...]) -> list[str]:
+    def _side(self, age: int, steps: tuple[Step, ...]) -> list[str]:
         """Lines of a side of a branch."""
-        before, self.body = self.body, []
+        self.blocks.append(Block(age))
         for step in steps:
             self.step(step)
-        lines, self.body = self.body, before
-        return [f"    {line}" for line in lines or ["pass"]]
+        block = self.blocks.pop()
+        for value in block.named:
+            del self.names[value]
+        return [f"    {line}" for line in block.lines or ["pass"]]
 
     def compile(self, name: str, result: str) -> Callable[..., Any]:
         parameters = [f"a{i}" for i in range(len(self.arguments))] + [f"k{i}" for i in range(len(self.function.__code__.co_freevars))]
@@ -418,9 +450,6 @@ def _build_dict_iterator(out: Emitter, value: DictIterator, recipe: tuple, name:
 def _build_range_iterator(out: Emitter, value: RangeIterator, recipe: tuple, name: str) -> list[str]:
     return [f"iter(range({out.value(value.current)}, {out.value(value.stop)}, {out.value(value.step)}))"]
 
-
-def _build_dict_iterator(out: Emitter, value: DictIterator, recipe: tuple, name: str) -> list[str]:
-    return [f"{out.constant(iterator_at)}({out.value(value.mapping)}.{value.kind}(), {out.value(number(value.index))})"]
 
 def _build_counted_iterator(out: Emitter, value: CountedIterator, recipe: tuple, name: str) -> list[str]:
     return [f"{out.constant(iterator_at)}({out.constant(value.sequence)}, {out.value(number(value.index))})"]

@@ -376,7 +376,7 @@ def emit_break(state: State, function: types.FunctionType, broken: Break, compil
     out.expose_frames()
     for step in state.effects.steps:
         out.step(step)
-    out.body += out.lines_of(0)
+    out.body.extend(out.lines_of(0))
     name = f"finish_{function.__name__}" if function.__name__.isidentifier() else "finish"
     return out.compile(name, "r"), out.outputs
 

@@ -46,7 +46,9 @@ class Merge:
                 self._check_tensors(left, right)
                 return self._leaf(left, right)
             case TupleValue(), TupleValue() if left.cls is right.cls and len(left.items) == len(right.items):
-                return TupleValue(tuple(map(self.merge, left.items, right.items)), cls=left.cls)
+                if (left, right) not in self.made:
+                    self.made[left, right] = TupleValue(tuple(map(self.merge, left.items, right.items)), cls=left.cls)
+                return self.made[left, right]
             case (ListValue() | DictValue() | SetValue() | ObjectValue(), _) if type(left) is type(right):
                 return self._container(left, right)
             case _:
