@@ -6,7 +6,7 @@ from thruway.bytecode.decode import Instruction
 from thruway.capture.breaks import unsupported
 from thruway.capture.opcodes.stack import push
 from thruway.capture.state import Frame, Inline, State
-from thruway.capture.values.base import NONE, Constant, DictValue, FunctionValue, ListValue, SetValue, SliceValue, TextValue, TupleValue, Value
+from thruway.capture.values.base import NONE, Constant, DictValue, ListValue, SetValue, SliceValue, TextValue, TupleValue, Value, known_text
 from thruway.capture.values.binary import unary
 from thruway.capture.values.errors import raise_error
 from thruway.capture.values.held_text import joined
@@ -15,7 +15,8 @@ from thruway.capture.values.keys import key_of
 from thruway.capture.values.mapping import write_key
 from thruway.capture.values.mutate import add_member, append_item, extend_list, update_set
 from thruway.capture.values.text import format_value
-from thruway.capture.values.unpack import mapping_items
+from thruway.capture.values.types_ import python_type
+from thruway.capture.values.unpack import mapping_items, shown_callee, starred_items
 
 
 def take(frame: Frame, count: int) -> list[Value]:
@@ -83,7 +84,7 @@ def map_add(state: State, frame: Frame, ins: Instruction) -> None:
 
 
 def list_extend(state: State, frame: Frame, ins: Instruction) -> None:
-    values = items_of(state, frame.stack.pop())
+    values = starred_items(state, frame.stack.pop(), lambda: "Value")
     extend_list(state, frame.stack[-ins.arg], values)
 
 
@@ -93,27 +94,23 @@ def set_update(state: State, frame: Frame, ins: Instruction) -> None:
 
 
 def dict_update(state: State, frame: Frame, ins: Instruction) -> None:
-    pairs = mapping_items(state, frame.stack.pop())
+    value = frame.stack.pop()
+    pairs = mapping_items(state, value, lambda: f"'{python_type(value).__name__}' object is not a mapping")
     for key, value in pairs:
         write_key(state, frame.stack[-ins.arg], key_of(state, key), key, value)
 
 
 def dict_merge(state: State, frame: Frame, ins: Instruction) -> None:
     """`f(**a, **b)`: a key given twice is an error."""
-    pairs = mapping_items(state, frame.stack.pop())
-    target = frame.stack[-ins.arg]
+    value, target, function = frame.stack.pop(), frame.stack[-ins.arg], frame.stack[-ins.arg - 2]
+    pairs = mapping_items(state, value, lambda: f"{shown_callee(state, function)} argument after ** must be a mapping, not {python_type(value).__name__}")
     for key, value in pairs:
         if key_of(state, key) in target.items:
-            raise_error(state, TypeError, f"{_shown(frame.stack[-1 - ins.arg - 1])}got multiple values for keyword argument '{key.value}'")
+            name = known_text(key)
+            if not isinstance(name, Constant):
+                raise unsupported(state, "TW105", f"a keyword of type {python_type(name).__name__}")
+            raise_error(state, TypeError, f"{shown_callee(state, function)} got multiple values for keyword argument '{name.value}'")
         write_key(state, target, key_of(state, key), key, value)
-
-
-def _shown(function: Value) -> str:
-    """The function as errors of its call name it."""
-    if not isinstance(function, FunctionValue):
-        return ""
-    module = function.namespace.real.get("__name__")
-    return f"{module}.{function.code.co_qualname}() "
 
 
 def list_to_tuple(state: State, frame: Frame, ins: Instruction) -> None:

@@ -8,8 +8,7 @@ from thruway.capture.opcodes.stack import push
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.values.base import NULL
 from thruway.capture.values.call import call
-from thruway.capture.values.iterate import items_of
-from thruway.capture.values.unpack import mapping_items
+from thruway.capture.values.unpack import keyword, mapping_items, shown_callee, starred_items
 
 
 def kw_names(state: State, frame: Frame, ins: Instruction) -> None:
@@ -31,12 +30,12 @@ def call_op(state: State, frame: Frame, ins: Instruction) -> Inline | None:
 
 
 def call_function_ex(state: State, frame: Frame, ins: Instruction) -> Inline | None:
-    kwargs = {key.value: value for key, value in mapping_items(state, frame.stack.pop())} if ins.arg & 1 else {}
-    args = items_of(state, frame.stack.pop())
-    function = frame.stack.pop()
+    named = mapping_items(state, frame.stack.pop()) if ins.arg & 1 else []
+    found, function = frame.stack.pop(), frame.stack.pop()
+    args = starred_items(state, found, lambda: f"{shown_callee(state, function)} argument")
     if frame.stack and frame.stack[-1] is NULL:
         frame.stack.pop()
-    return push(frame, call(state, function, args, kwargs))
+    return push(frame, call(state, function, args, {keyword(state, key, function): value for key, value in named}))
 
 
 HANDLERS = {"KW_NAMES": kw_names, "CALL": call_op, "CALL_FUNCTION_EX": call_function_ex}
