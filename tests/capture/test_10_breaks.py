@@ -251,6 +251,47 @@ def test_a_training_step_is_told_call_by_call_in_the_users_lines():
     assert back_hint.startswith("call backward outside") and step_hint == zero_hint and step_hint.startswith("call the optimizer outside")
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_inference_mode_inside_is_a_break_where_it_opens_and_one_where_it_closes(inside):
+    def block(x):
+        with torch.inference_mode(inside):
+            y = x * 2
+        return y, y + 1
+
+    def decorated(x):
+        return torch.inference_mode(inside)(lambda: x * 2 + 1)(), x + 1
+
+    def switched_off(x):
+        with torch.no_grad():
+            return x * 2, x + 1
+
+    for function in (block, decorated, switched_off):
+        for x in (torch.ones(2), torch.ones(2, requires_grad=True)):
+            expected, found = function(x), thruway.compile(function)(x)
+            assert all(torch.equal(a, b) and a.is_inference() == b.is_inference() and a.requires_grad == b.requires_grad for a, b in zip(expected, found))
+        assert [what for what, _ in hints_of(function, torch.ones(2))] == [] if function is switched_off else [
+            "call of inference_mode.__enter__ is not captured", "call of inference_mode.__exit__ is not captured"]
+    assert all(hint.startswith("open inference mode around the call") for _, hint in hints_of(block, torch.ones(2)))
+
+
+def test_an_error_inside_a_block_of_inference_mode_leaves_the_mode_as_it_was():
+    def f(x, n):
+        with torch.inference_mode():
+            y = x * 2
+            if n:
+                raise KeyError(n)
+        return y
+
+    compiled = thruway.compile(f)
+    for n in (0, 3, 0):
+        if n:
+            with pytest.raises(KeyError, match="3"):
+                compiled(torch.ones(2), n)
+        else:
+            assert torch.equal(compiled(torch.ones(2), n), torch.full((2,), 2.0))
+        assert not torch.is_inference_mode_enabled()
+
+
 def test_a_class_made_inside_is_one_break():
     def f(x):
         class Scale(dict):

@@ -40,6 +40,7 @@ OF_NUMPY = "use torch's function in place of numpy's, or accept the break"
 HINTS_OF_CALLS = {
     "thruway": "call thruway's own functions outside compiled code; the function that they give may be called inside",
     "torch.optim": "call the optimizer outside the compiled function: it runs there as torch runs it",
+    "torch.autograd.grad_mode.inference_mode": "open inference mode around the call of the compiled function, or take torch.no_grad inside",
     "torch.autograd": "ask for gradients outside the compiled function, of what it returns",
     "torch._tensor.Tensor.backward": "call backward outside the compiled function, on what it returns",
 }

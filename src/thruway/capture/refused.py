@@ -26,7 +26,15 @@ CHOOSERS = frozenset({
     ("torch.distributed.distributed_c10d", "_WorldMeta.WORLD"), ("torch.distributed.distributed_c10d", "_World.default_pg"),
 })
 
+# Inference mode has its own kind of tensors and no plain switch; the two calls are breaks with a name, at the line that opens the block.
+SWITCHES = frozenset({("torch.autograd.grad_mode", "inference_mode.__enter__"), ("torch.autograd.grad_mode", "inference_mode.__exit__")})
+
 PLAIN = ("thruway.capture.known_calls.plain_iterators", "thruway.capture.known_calls.library", "thruway.capture.values.length")
+
+
+def is_refused(module: str | None, name: str) -> bool:
+    """Whether calls of the function `name` of that module stay calls."""
+    return (module, name) in SWITCHES or is_refused_module(module) and (module, name) not in CHOOSERS
 
 
 @functools.lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import torch
 
 from thruway.capture.breaks import hint_of_call, unsupported
-from thruway.capture.refused import BOOKKEEPING, CHOOSERS, is_refused_module
+from thruway.capture.refused import BOOKKEEPING, is_refused
 from thruway.capture.state import Frame, Inline, State
 from thruway.capture.tensors import call_torch, is_torch_callable
 from thruway.capture.values.base import (
@@ -134,7 +134,7 @@ def inline(state: State, function: FunctionValue, args: list[Value], kwargs: Kwa
     code, module = function.code, function.namespace.real.get("__name__")
     if (module, code.co_qualname) in BOOKKEEPING:
         return Constant(None)
-    if is_refused_module(module) and (module, code.co_qualname) not in CHOOSERS:
+    if is_refused(module, code.co_qualname):
         name, made_in = getattr(function.real, "__qualname__", code.co_qualname), getattr(function.real, "__module__", module)
         told = name if "." in name else f"{made_in}.{name}"
         raise unsupported(state, "TW101", told, hint=hint_of_call(made_in, name))
