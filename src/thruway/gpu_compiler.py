@@ -34,6 +34,7 @@ from thruway.graph.rewrite import Context, erase_unused, make_node, meta
 from thruway.graph.show import show as show_graph
 from thruway.graph.stages import GENERAL_PASSES
 from thruway.graph.verify import verify as verify_graph
+from thruway.loops.ir import Program, Update
 from thruway.loops.lower import lower
 from thruway.loops.lowerings.products import Parts, Product
 from thruway.loops.simplify import simplify
@@ -48,6 +49,7 @@ from thruway.runtime.cuda.tune import Candidates, choice_key, choose
 from thruway.schedule.build import build_plan
 from thruway.schedule.plan import Plan
 from thruway.schedule.products import in_libraries, parts_of, trials
+from thruway.schedule.rewrite import is_size
 from thruway.schedule.show import show_plan
 from thruway.schedule.split import split_long_reductions
 from thruway.shapes.meta import TensorMeta
@@ -84,12 +86,12 @@ def compile_on_gpu(
     if mode.startswith("max-autotune"):
         def printed(parts: Parts) -> GpuSources:
             return print_graph(split.main, target, str(device), settings, default_float, Journal(), name, parts)
-        with journal.time("choose products", name):
+        with journal.time("choose products", name), torch.cuda.device(device):            # events and code belong to the current one
             seconds = settings.tune_seconds * PRODUCT_SHARE
             choice = choose_products(printed, kernels, device, lambda kind, text: _note(journal, name, kind, text), seconds)
     with journal.time("lower", name):
         sources = print_graph(split.main, target, str(device), settings, default_float, journal, name, choice)
-    with journal.time("compile", name):
+    with journal.time("compile", name), torch.cuda.device(device):
         seconds = settings.tune_seconds * (1 - PRODUCT_SHARE)
         made = _kernels(sources, kernels, device, mode, lambda kind, text: _note(journal, name, kind, text), seconds)
     kept = None
@@ -188,11 +190,19 @@ def _printed(
     if settings.verify:
         verify_program(program)
     journal.offer("loops", name, lambda: show_program(program))
+    if torch.are_deterministic_algorithms_enabled():
+        refuse_unordered(program)
     plan: Plan = build_plan(split_long_reductions(program), target, settings)
     journal.offer("plan", name, lambda: show_plan(plan))
     sources = generate_gpu(plan, device, wide)
     journal.offer("code", name, lambda: sources.text)
     return sources
+
+
+def refuse_unordered(program: Program) -> None:
+    """Unsupported where many threads may write one place: which comes last, or how their sum is rounded, is no number's to say."""
+    if any(isinstance(node, Update) and not all(map(is_size, node.index)) for node in program.nodes):
+        raise Unsupported("TW704", "writes at computed places have no order on the GPU, and torch.use_deterministic_algorithms asks for one")
 
 
 def kernel_job(kernel: GpuSource, config: Config) -> KernelJob:

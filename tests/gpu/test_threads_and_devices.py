@@ -146,6 +146,23 @@ def test_tensors_on_another_gpu_than_the_current(name, mode):
     assert not left, left
 
 
+@pytest.mark.parametrize("current", [0, 1])
+def test_autotuning_measures_on_the_gpu_of_the_graph(current):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+
+    def work(x, w):
+        return F.silu(x @ w).softmax(-1)
+
+    with torch.cuda.device(current), torch.no_grad():
+        x, w = rows(64, 512 + 16 * current, dtype=torch.bfloat16).to("cuda:1"), rows(512 + 16 * current, 512, dtype=torch.bfloat16).to("cuda:1") / 16
+        compiled = thruway.compile(work, mode="max-autotune")
+        torch.testing.assert_close(compiled(x, w), work(x, w), rtol=2e-2, atol=1e-2)
+        assert torch.cuda.current_device() == current
+    measured = [event.detail for event in journal.of_kind("measured")]
+    assert any("guessed" in each and "inf" not in each for each in measured), measured
+
+
 def test_few_launches_on_a_second_gpu_go_from_c_and_leave_the_current_one():
     if torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
