@@ -82,8 +82,9 @@ def compile_on_gpu(
     graph = run_gpu_passes(graph, target, journal, name, settings, _derived_limit(device.index))
     split = split_derived(graph)
     kernels = GpuKernels(store, capability(device.index), lambda kind, detail: journal.add(kind, name, detail))
-    choice: Parts = parts_of
-    if mode.startswith("max-autotune"):
+    choice: Parts = parts_of if target.kernels else in_libraries
+    tunes = mode.startswith("max-autotune") and target.kernels
+    if tunes:
         def printed(parts: Parts) -> GpuSources:
             return print_graph(split.main, target, str(device), settings, default_float, Journal(), name, parts)
         with journal.time("choose products", name), torch.cuda.device(device):            # events and code belong to the current one
@@ -93,7 +94,7 @@ def compile_on_gpu(
         sources = print_graph(split.main, target, str(device), settings, default_float, journal, name, choice)
     with journal.time("compile", name), torch.cuda.device(device):
         seconds = settings.tune_seconds * (1 - PRODUCT_SHARE)
-        made = _kernels(sources, kernels, device, mode, lambda kind, text: _note(journal, name, kind, text), seconds)
+        made = _kernels(sources, kernels, device, tunes, lambda kind, text: _note(journal, name, kind, text), seconds)
     kept = None
     if split.derived is not None:
         derived = split.derived
@@ -102,16 +103,16 @@ def compile_on_gpu(
 
     def widen() -> list[GpuKernel]:
         wider = print_graph(split.main, target, str(device), settings, default_float, Journal(), name, choice, wide=True)
-        return _kernels(wider, kernels, device, "default", lambda kind, text: None, 0.0)
+        return _kernels(wider, kernels, device, False, lambda kind, text: None, 0.0)
     sized = SizedKernels({k.symbol: k for k in made}, sources.reach, widen if sources.reach else tuple)
     return GpuRunnable(sources.launch, sized, device, graphs, kept, lambda kind, text: _note(journal, name, kind, text))
 
 
 def _kernels(
-    sources: GpuSources, kernels: GpuKernels, device: torch.device, mode: str, note: Callable[[str, str], None], seconds: float,
+    sources: GpuSources, kernels: GpuKernels, device: torch.device, tunes: bool, note: Callable[[str, str], None], seconds: float,
 ) -> list[GpuKernel]:
     """The kernels as the cost model guesses, or, where autotuning is asked for, as they measure best within `seconds`."""
-    if not mode.startswith("max-autotune") or not sources.kernels:
+    if not tunes or not sources.kernels:
         return kernels.get([kernel_job(each, each.source.configs[0]) for each in sources.kernels])
     return choose([_candidates(each, len(each.source.configs)) for each in sources.kernels], kernels, driver(), device, note, seconds)
 

@@ -38,12 +38,16 @@ def on_paper(graph: Graph) -> Graph:
     return graph
 
 
-def sources_of(module: nn.Module, args: tuple):
+def traced(module: nn.Module, args: tuple) -> Graph:
+    """The retraced graph of a module in bfloat16, on paper."""
     module = module.bfloat16().eval()
     with torch.no_grad():
         captured = capture(type(module).forward, bind_arguments(type(module).forward, (module, *args), {}), read_state(), Settings())
         assert not captured.break_reasons
-        graph = on_paper(retrace(captured.graph, [each.meta for each in captured.inputs], [each.weight for each in captured.inputs]))
+        return on_paper(retrace(captured.graph, [each.meta for each in captured.inputs], [each.weight for each in captured.inputs]))
+
+
+def sources_of(module: nn.Module, args: tuple):
     journal = Journal()
-    split = split_derived(run_gpu_passes(graph, TARGET, journal, "golden", Settings(verify=2), None))
+    split = split_derived(run_gpu_passes(traced(module, args), TARGET, journal, "golden", Settings(verify=2), None))
     return split, print_graph(split.main, TARGET, "cuda:0", Settings(), "float32", journal, "golden")
