@@ -165,6 +165,7 @@ def run_gpu_passes(graph: Graph, target: Target, journal: Journal, name: str, se
         journal.add("stage", name, "" if changed or context.owns_graph else "(unchanged)", stage=stage, seconds=seconds)
 
     graph = run_passes(PASSES, graph, context, verify=verify, report=report)
+    context.tell(journal, name)
     journal.offer("graph", name, lambda: show_graph(graph))
     return graph
 

@@ -245,6 +245,7 @@ class GraphCompiler:
             self.journal.add("stage", name, "" if changed or context.owns_graph else "(unchanged)", stage=stage, seconds=seconds)
 
         graph = run_passes(PASSES, graph, context, verify=verify, report=report)
+        context.tell(self.journal, name)
         self.journal.offer("graph", name, lambda: show_graph(graph))
         return graph
 

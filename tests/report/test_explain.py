@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import thruway
+from thruway import graph_compiler
 from thruway.core.errors import BreakReason, UserLine
 from thruway.core.journal import Journal
 from thruway.report import explain
@@ -49,6 +50,16 @@ def test_counts_reasons_operators_guards(explained):
     assert got.guards == ("tensor x", "equal scale == 2")
     assert got.eager[0].what == "no bytecode" and got.seconds == (("capture", 0.25),)
     assert pipeline.journal.readers == []
+
+
+def test_numeric_exceptions_and_what_memory_refuses_are_told(monkeypatch):
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Hardswish()).eval()
+    x = torch.randn(1, 3, 16, 16)
+    with torch.no_grad():
+        assert "numerics: batch norm folded, library epilogue" in thruway.explain(net)(x).notes
+        assert not [note for note in thruway.explain(net, options={"numerics": "strict"})(x).notes if note.startswith("numerics")]
+        monkeypatch.setattr(graph_compiler, "_derived_limit", lambda: 0)
+        assert any(note.startswith("unpacked: ") and note.endswith(": memory") for note in thruway.explain(net)(x).notes)
 
 
 def test_it_reads_well(explained):

@@ -11,7 +11,7 @@ from thruway.report.metrics import COUNTS, no_metrics, summarize
 
 def test_every_count_names_a_kind_of_event():
     assert set(COUNTS.values()) <= set(KINDS)
-    assert set(KINDS) - set(COUNTS.values()) == {"stage", "called", "effects", "copied", "whole"}
+    assert set(KINDS) - set(COUNTS.values()) == {"stage", "called", "effects", "copied", "whole", "numerics", "unpacked", "layout"}
 
 
 def test_counts_and_seconds():

@@ -50,6 +50,9 @@ KINDS = (
     "cache_hit", "cache_miss",
     "kept_eager",       # compiled measured slower than eager
     "copied", "whole",  # of equal blocks some were compiled and the others copied from them; or each was compiled after all
+    "numerics",         # roundings that eager makes and the graph does not: the exceptions that were taken, by name
+    "unpacked",         # weights that stay as they are: packing or folding them would take too much memory
+    "layout",           # convolutions keep the layout of their inputs; `detail` says why
     "repack",           # folded or packed weights were derived again
     "predicted", "measured",     # a choice for a GPU: what it should gain, and what was measured
     "recording_again",  # recording a CUDA graph failed; it is tried again at a later call

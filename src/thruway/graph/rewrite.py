@@ -21,6 +21,7 @@ from torch.fx.node import map_arg
 
 from thruway.core.dtypes import ITEMSIZE
 from thruway.core.errors import CompilerBug, Unsupported
+from thruway.core.journal import Journal
 from thruway.core.sizes import (
     Atom, FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol, add, as_symbol, atom, floordiv, maximum, minimum, mod, mul, product,
 )
@@ -30,6 +31,7 @@ from thruway.shapes.meta import TensorMeta, contiguous_strides
 from thruway.shapes.nodes import make_node
 
 aten = torch.ops.aten
+TOLD = 8                        # names that one note shows
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ class Context:
         """Whether the numeric exception may be taken at `node`; noted where it is."""
         if self.numerics == "strict":
             return False
-        self.notes.append((exception, node.name))
+        self.notes.append(("numerics", exception))
         return True
 
     def reserve(self, amount: int | None, weight: Node) -> bool:
@@ -61,6 +63,13 @@ class Context:
             return False
         self.derived_bytes += amount
         return True
+
+    def tell(self, journal: Journal, name: str) -> None:
+        """Journals what was noted, one event of each kind."""
+        for kind in dict.fromkeys(kind for kind, _ in self.notes):
+            told = list(dict.fromkeys(text for other, text in self.notes if other == kind))
+            more = f" and {len(told) - TOLD} more" if len(told) > TOLD else ""
+            journal.add(kind, name, ", ".join(told[:TOLD]) + more)
 
 
 def _names_below(node: Node) -> set[str]:

@@ -20,7 +20,7 @@ from thruway.core.errors import BreakReason
 from thruway.core.journal import Event, Journal
 from thruway.report.metrics import stage_seconds
 
-NOTED = ("kept_eager", "recompile", "repack", "parts", "predicted", "measured", "cuda_graph_refused", "out_of_memory", "bug")
+NOTED = ("kept_eager", "recompile", "numerics", "unpacked", "layout", "repack", "parts", "predicted", "measured", "cuda_graph_refused", "out_of_memory", "bug")
 GUARDS_SHOWN = 24                     # in the text; a model has thousands
 OUTSIDE_SHOWN = 6                     # names of operators that ran outside graphs
 LIBRARY = f"# {os.path.dirname(torch.__file__)}{os.sep}"                # how the line of a guard begins that torch's own code needs
@@ -54,9 +54,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the calls did. `eager` says what runs eager as a whole, `skipped` which frames below a break were never captured, `guards` one
-    line per guard (the text: some), `seconds` is per stage, `notes` says what else happened (guards that missed, kept eager since that was faster, predicted
-    and measured gains, weights derived, faults). `share` is of the last call, `result` what the first one returned."""
+    """What the calls did. `eager` says what runs eager as a whole, `skipped` which frames below a break were never captured, `guards` one line
+    per guard (the text: some), `seconds` is per stage, `notes` says what else happened (guards that missed, kept eager since that was
+    faster, numeric exceptions taken, predicted and measured gains, weights derived or left unpacked, faults). `share` is of the last call,
+    `result` what the first one returned."""
 
     graph_count: int
     graph_break_count: int

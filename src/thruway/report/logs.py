@@ -31,8 +31,8 @@ TOPICS = {
     "loops": Topic("the loop program and the plan", (), ("loops", "plan")),
     "code": Topic("generated code", (), ("code",)),
     "cache": Topic("what the cache on disk had and lacked", ("cache_hit", "cache_miss")),
-    "weights": Topic("folded and packed weights derived again", ("repack",)),
-    "choices": Topic("what was left to eager because it measured slower", ("kept_eager",)),
+    "weights": Topic("folded and packed weights derived again, and those left unpacked for memory", ("repack", "unpacked")),
+    "choices": Topic("numeric exceptions taken, layouts kept, and what was left to eager because it measured slower", ("numerics", "layout", "kept_eager")),
     "bugs": Topic("faults of thruway itself; the stretch ran eager", ("bug",)),
 }
 
