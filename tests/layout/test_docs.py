@@ -37,6 +37,12 @@ def test_the_readme_names_every_public_word():
     assert [name for name in thruway.__all__ if f"{name}" not in text] == []
 
 
+def test_the_readme_lists_every_numeric_exception():
+    text = " ".join((tree.ROOT / "README.md").read_text().split())
+    named = {name for path in tree.files() for name in re.findall(r'\.allows\("([^"]+)"', path.read_text())}
+    assert len(named) > 5 and [name for name in sorted(named) if name not in text] == []
+
+
 def test_the_oldest_torch_is_the_same_everywhere():
     oldest = ".".join(map(str, versions.OLDEST_TORCH))
     assert f'"torch>={oldest}"' in (tree.ROOT / "pyproject.toml").read_text()

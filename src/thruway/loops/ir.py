@@ -12,7 +12,7 @@
     kernel   = Kernel(name, outer, phases)               what scheduling makes of a group of nodes; see `Phase`
 
 Every expr has one dtype. Arithmetic happens in the dtype written: lowering writes Cast(bf16→float32), Op in float32,
-Cast back where eager rounds, and no later stage drops such a pair unless `numerics` allows it. `Within` is lazy: the branch
+Cast back where eager rounds, and no later stage drops such a pair. `Within` is lazy: the branch
 not taken is not evaluated, so its loads may be out of bounds. `Reduce` stands only at the top of a Compute's value or directly
 below one Cast. Buffers are named; a Compute defines its buffer once, an Update changes one in place, and all later reads see it.
 """
