@@ -20,7 +20,7 @@ from thruway.core.target import Target
 ABI = "1"                                    # raise when stored binaries or artifacts of older versions must not be used
 CODE_SETTINGS = ("numerics",)                # the settings that change what is compiled; a test asks that every new one be sorted
 OTHER_SETTINGS = ("disable", "logs", "dump", "check", "check_dir", "verify", "stop", "cache_dir", "cache_size_mb", "compiler", "break_notice", "measure",
-                  "entry_limit_mb", "capture_below", "error_on_break", "stance")
+                  "entry_limit_mb", "capture_below", "error_on_break", "stance", "tune_seconds")
 
 
 @dataclass(frozen=True, slots=True)
