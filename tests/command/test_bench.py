@@ -135,9 +135,9 @@ def test_cache_show_and_clear(tmp_path):
     folder = tmp_path / "cache"
     assert f"{folder}: 0 files" in _thruway("cache", "show", THRUWAY_CACHE_DIR=str(folder)).stdout
     (folder / "abc.so").write_bytes(bytes(2 << 20))
-    assert f"{folder}: 1 files, 2.0 of 2048 MB" in _thruway("cache", "show", THRUWAY_CACHE_DIR=str(folder)).stdout
+    assert f"{folder}: 1 file, 2.0 of 2048 MB" in _thruway("cache", "show", THRUWAY_CACHE_DIR=str(folder)).stdout
     assert "2.0 MB removed" in _thruway("cache", "clear", THRUWAY_CACHE_DIR=str(folder)).stdout
-    assert not (folder / "abc.so").exists()
+    assert not (folder / "abc.so").exists() and "0 files" in _thruway("cache", "show", THRUWAY_CACHE_DIR=str(folder)).stdout
 
 
 @pytest.mark.parametrize("variable, value, said", [
@@ -152,8 +152,16 @@ def test_doctor_names_a_setting_that_does_not_fit(tmp_path, variable, value, sai
 
 def test_doctor_names_a_missing_compiler(tmp_path):
     done = _thruway("doctor", THRUWAY_CACHE_DIR=str(tmp_path / "cache"), PATH="/nowhere", CC="")
-    assert "No C compiler was found" in " ".join(done.stdout.split()) and done.returncode == 1
+    assert "No C compiler was found that works" in " ".join(done.stdout.split()) and done.returncode == 1
     assert "torch" in done.stdout and "native core" in done.stdout and "cache folder" in done.stdout
+
+
+def test_doctor_names_a_compiler_that_compiles_nothing(tmp_path):
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    done = _thruway("doctor", THRUWAY_CACHE_DIR=str(tmp_path / "cache"), THRUWAY_CC=str(broken), COLUMNS="400")
+    assert f"{broken} does not compile" in " ".join(done.stdout.split()) and done.returncode == 1
 
 
 FAULTS = {

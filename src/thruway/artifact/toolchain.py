@@ -28,7 +28,8 @@ static void (*tw_parallel_for)(long begin, long end, long grain, tw_body *body, 
 void tw_init(void *const *services) { tw_parallel_for = (void (*)(long, long, long, tw_body *, void *))services[0]; }
 """
 
-NO_COMPILER = "No C compiler was found, so kernels cannot be compiled: install gcc or clang (Debian: apt install gcc), or pip install ziglang."
+NO_COMPILER = "No C compiler was found that works, so kernels cannot be compiled: " \
+              "install gcc or clang (Debian: apt install gcc), or pip install ziglang."
 
 _REQUIRED = ("-O3", "-ffp-contract=off", "-fPIC", "-shared")
 _COMMON = ("-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-nostartfiles")

@@ -151,8 +151,8 @@ def cache() -> None:
 def show() -> None:
     """Prints where it is and what it holds."""
     store = _store()
-    files = [path for path in store.folder.iterdir() if path.is_file()]
-    click.echo(f"{store.folder}: {len(files)} files, {cache_mb(store.folder):.1f} of {settings.cache_size_mb} MB")
+    count = sum(path.is_file() and path.suffix != ".lock" for path in store.folder.iterdir())
+    click.echo(f"{store.folder}: {count} file{'' if count == 1 else 's'}, {cache_mb(store.folder):.1f} of {settings.cache_size_mb} MB")
 
 
 @cache.command()

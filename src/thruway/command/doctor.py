@@ -15,7 +15,7 @@ import thruway
 from thruway import native
 from thruway.artifact.gpu_kernels import has_triton, triton_version
 from thruway.artifact.store import StoreRefused, open_store
-from thruway.artifact.toolchain import NO_COMPILER, find_command, is_found
+from thruway.artifact.toolchain import NO_COMPILER, cpu_identity, find_command, is_found, probe
 from thruway.core.ambient import settings as ambient
 from thruway.core.settings import Settings
 from thruway.report.logs import TOPICS
@@ -57,6 +57,8 @@ def _compiler(settings: Settings) -> Finding:
     command = find_command(settings.compiler, os.environ)
     if settings.compiler and not is_found(settings.compiler):
         return "C compiler", f"no program is found for {settings.compiler!r}; {' '.join(command) if command else 'nothing'} is used", False
+    if command is not None and probe(command, cpu_identity()) is None:
+        return "C compiler", f"{' '.join(command)} does not compile one small loop; install gcc or clang, or name another in THRUWAY_CC", False
     return "C compiler", " ".join(command) if command else NO_COMPILER, command is not None
 
 
