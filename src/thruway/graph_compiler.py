@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import resource
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -135,6 +135,7 @@ class GraphCompiler:
         placed = place_numbers(piece.module, piece.metas, piece.weights)
         assumed = Facts(dict(facts.hints), known=facts.known)
         unrecorded = "default-no-cudagraphs" if mode in ("default", "reduce-overhead") else "max-autotune-no-cudagraphs"
+        note_unrecorded(self.journal, name, placed.metas, "only a run knows sizes or values that lie between its pieces")
         compiled = self._compile_tensors(placed, name, settings, self.machine(settings), default_float, unrecorded, assumed, is_guarded=True)
         layouts = [(meta.sizes, meta.strides, trusted) for meta, trusted in zip(placed.metas, _trusted(piece, placed))]
         holds = assumptions(layouts, [(fact.left, fact.operator, fact.right) for fact in assumed.recorded])
@@ -304,6 +305,12 @@ def _unfolded(sources: Sources, folded: Folded) -> Sources:
     if launch is None:
         raise _Unlike
     return replace(sources, launch=launch)
+
+
+def note_unrecorded(journal: Journal, name: str, metas: Iterable[object], why: str) -> None:
+    """Where some input is on a GPU: why the step is not one CUDA graph."""
+    if any(isinstance(meta, TensorMeta) and meta.device.startswith("cuda") for meta in metas):
+        journal.add("cuda_graph_refused", name, why, reason=BreakReason("TW712", why))
 
 
 def _other_strides(made: Sequence[Any], wanted: Sequence[Any]) -> dict[int, TensorSpec]:

@@ -43,7 +43,7 @@ from thruway.frame.show_guards import show_guards
 from thruway.frame.source import Local
 from thruway.frame.state import is_outside_torch_transforms, read_state
 from thruway.frame.worth import is_leaf_of_torch, is_step_of_autograd, left_alone, reaches_tensors
-from thruway.graph_compiler import GraphCompiler
+from thruway.graph_compiler import GraphCompiler, note_unrecorded
 from thruway.native.fallback import bind_arguments
 from thruway.runtime.measure import Comparison, Verdict, is_comparable
 from thruway.runtime.plain import calls_in, name_of, plain_region
@@ -287,7 +287,9 @@ class CompiledFunction:
             graph = None
             if captured.overlap:
                 journal.add("eager", self.name, "the captured graph runs by torch's operators", reason=captured.overlap)
-            elif self.options.backend == "thruway" and not wants_gradient(captured) and not sets_modes(captured.graph.graph, DTYPES):
+            elif self.options.backend == "thruway" and wants_gradient(captured):
+                note_unrecorded(journal, self.name, [each.meta for each in captured.inputs], "gradients are wanted, so torch's operators run the graph")
+            elif self.options.backend == "thruway" and not sets_modes(captured.graph.graph, DTYPES):
                 graph = self._thruway(captured, settings)
                 if graph is None and any(is_symbolic(each.meta) for each in captured.inputs):
                     raise _TooDynamic("the compiler wants fixed sizes for this graph")
