@@ -76,6 +76,7 @@ def compile_graph(graph: GraphModule, example_inputs: Sequence[torch.Tensor], op
     """`graph`, as another capture made it, behind thruway's compiler; run by torch's operators where thruway cannot."""
     settings = options.settings(ambient.current())
     name = options.name or graph.__class__.__name__
+    journal.add("graph", name, items=tuple(name_of(node) for node in calls_in(graph.graph)))
     if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs):
         journal.add("eager", name, reason=BreakReason("TW804", "gradients are wanted: the graph runs by torch's operators"))
         return graph

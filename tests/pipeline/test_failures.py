@@ -314,6 +314,7 @@ def test_a_graph_of_another_capture_keeps_gradients():
     with torch.no_grad():
         compiled = pipeline.compile_graph(graph, [x], pipeline.CompileOptions())
         torch.testing.assert_close(compiled(x)[0], add_one(x))
+    assert thruway.metrics()["graphs"] == 2 and thruway.metrics()["eager"] == 1
 
 
 def test_a_refused_cache_folder_is_said_and_costs_no_compilation(tmp_path):
