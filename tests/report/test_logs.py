@@ -87,6 +87,19 @@ def test_the_notice_follows_what_the_first_call_prints(capfd):
     assert first == third == "inside" and "f does not run compiled as a whole" in second and "time.time" not in first
 
 
+def test_a_function_that_compiles_again_and_again_is_told_once(printed):
+    journal, lines = printed
+    with settings.override(break_notice=True):
+        for i in range(40):
+            journal.add("recompile", "f", f"equal of name: 'l{i}' → 'l{i + 1}'")
+            journal.add("recompile", f"g{i % 3}", "few of each")
+    with settings.override(break_notice=False):
+        for _ in range(40):
+            journal.add("recompile", "h", "hidden")
+    (line,) = lines
+    assert line.startswith("thruway: f was compiled again 16 times, last for equal of name: 'l15' → 'l16'. THRUWAY_LOGS=recompiles")
+
+
 def test_stages_are_made_only_where_a_topic_wants_them(printed):
     journal, lines = printed
     journal.offer("code", "f", lambda: pytest.fail("made unasked"))

@@ -39,7 +39,7 @@ class Settings:
         "eager", "THRUWAY_NUMERICS",
         "eager: round where eager rounds, but for the exceptions that the README lists; strict: none of them; "
         "fused: as eager, and long rows of float32 products are summed in one call of the library.")
-    break_notice: bool = _setting(True, "THRUWAY_BREAK_NOTICE", "One line on stderr after the first call of a function that did not compile whole.")
+    break_notice: bool = _setting(True, "THRUWAY_BREAK_NOTICE", "One line on stderr where a function did not compile whole, and at its 16th recompilation.")
     capture_below: bool = _setting(True, "THRUWAY_BELOW", "Capture functions that plain Python calls below a break.")
     error_on_break: bool = _setting(False, "THRUWAY_ERROR_ON_BREAK", "What cannot be captured is an error, as with fullgraph=True.")
     stance: str = _setting(

@@ -1,4 +1,5 @@
-"""THRUWAY_LOGS: topics of the journal as plain text on stderr, and the one line that says a function did not compile whole.
+"""THRUWAY_LOGS: topics of the journal as plain text on stderr, and the lines that say of a function that it did not
+compile whole, or compiles again and again.
 
 Settings are read at each event, so that a topic can be switched on in the middle of a run.
 """
@@ -6,6 +7,7 @@ Settings are read at each event, so that a topic can be switched on in the middl
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -55,6 +57,7 @@ def describe_topics() -> str:
     return "\n".join(["THRUWAY_LOGS takes these topics, separated by commas:", *(f"  {name:{width}}  {topic.about}" for name, topic in TOPICS.items())])
 
 
+RECOMPILES_TOLD = 16        # of one function, before a line says so
 NO_COMPILER = "TW801"
 RAISES = "TW107"            # the user's own error, which says what it is
 
@@ -65,6 +68,7 @@ class LogPrinter:
     def __init__(self, write: Callable[[str], None]):
         self.write = write
         self.noticed: set[str] = set()
+        self.recompiles: Counter[str] = Counter()
         self.waiting: dict[str, str] = {}                        # the notice of each function whose first call is not over yet
 
     def event(self, event: Event) -> None:
@@ -73,6 +77,8 @@ class LogPrinter:
             self.write(f"[{name}] {show_event(event)}")
         if event.kind in ("graph_break", "eager") and not topics:
             self._notice(event)
+        elif event.kind == "recompile" and not topics:
+            self._count(event)
         elif event.kind == "called" and event.function in self.waiting:
             self.write(self.waiting.pop(event.function))
 
@@ -81,6 +87,13 @@ class LogPrinter:
 
     def read(self, stage: str, function: str, text: str) -> None:
         self.write(f"[{stage}] {function}\n{text}")
+
+    def _count(self, event: Event) -> None:
+        """Each compilation takes a part of a second, and nothing else shows that they go on."""
+        self.recompiles[event.function] += 1
+        if self.recompiles[event.function] == RECOMPILES_TOLD and settings.current().break_notice:
+            self.write(f"thruway: {event.function} was compiled again {RECOMPILES_TOLD} times, last for {event.detail}. "
+                       "THRUWAY_LOGS=recompiles shows all, THRUWAY_BREAK_NOTICE=0 hides this line.")
 
     def _notice(self, event: Event) -> None:
         if event.reason is not None and event.reason.code == RAISES:
