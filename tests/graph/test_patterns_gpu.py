@@ -11,7 +11,7 @@ from thruway.graph.rewrite import Context
 from thruway.graph.verify import verify
 
 aten = torch.ops.aten
-GPU = Target(kind="cuda")
+GPU = Target(kind="cuda", library_calls=frozenset({"cudnn"}))
 GEOMETRY = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
 ADDMM, RELU, ADD_RELU = "_addmm_activation.default", "cudnn_convolution_relu.default", "cudnn_convolution_add_relu.default"
 

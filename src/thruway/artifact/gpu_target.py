@@ -12,7 +12,7 @@ def gpu_target(index: int) -> Target:
     """The Target of GPU `index`; `kernels` says whether Triton is there to make any."""
     properties = torch.cuda.get_device_properties(index)
     libraries = {"cublaslt", f"sm_{capability(index)}"}
-    if torch.backends.cudnn.is_available():
+    if torch.backends.cudnn.is_available() and torch.backends.cudnn.enabled:
         libraries.add("cudnn")
     cache = getattr(properties, "L2_cache_size", 32 << 20)
     return Target(kind="cuda", vector_bytes=16, caches=(128 << 10, cache, cache), library_calls=frozenset(libraries), kernels=has_triton())

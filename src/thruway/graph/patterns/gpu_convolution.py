@@ -22,7 +22,7 @@ def select_gpu_convolutions(graph: Graph, context: Context) -> Graph:
     derivable = find_derivable(graph)
     storages = Storages(graph)
     names = [node.name for node in graph.nodes if is_op(node, aten.convolution.default) and _is_fusible(node, derivable, storages)]
-    if context.target.kind != "cuda" or not names:
+    if context.target.kind != "cuda" or "cudnn" not in context.target.library_calls or not names:
         return graph
     folded = {node.name for node in derivable if node.op == "call_function"}
     written = {node.name for node in graph.nodes if storages.is_written(node)}
