@@ -11,7 +11,8 @@ from runtime.programs import launch_list, vector
 
 from thruway.core.launch import Allocate, Kernel
 from thruway.native import RegionFailed
-from thruway.runtime.cuda.attention import takes_flash
+from thruway.runtime.cuda import attention
+from thruway.runtime.cuda.attention import find_attention, takes_flash
 from thruway.runtime.cuda.flatten import Entrances, flat_program, is_flat
 from thruway.runtime.load import native_core
 
@@ -137,3 +138,16 @@ def heads(*sizes: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
 ])
 def test_where_flash_attention_is_called_by_name(q, k, fits):
     assert takes_flash(q, k, k) == fits
+
+
+@pytest.mark.parametrize(("capability", "called"), [((9, 0), "aten::_scaled_dot_product_flash_attention"), ((8, 0), "aten::_scaled_dot_product_flash_attention"),
+                                                    ((7, 5), "aten::scaled_dot_product_attention")])
+def test_gpus_that_flash_attention_is_not_made_for_are_left_to_torch(monkeypatch, capability, called):
+    names = []
+    monkeypatch.setattr(attention, "find_operator", lambda name: lambda *args, **kwargs: (names.append(name), 0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    attention.has_flash.cache_clear()
+    q = heads(1, 8, 128, 64)
+    find_attention()(q, q, q)
+    attention.has_flash.cache_clear()
+    assert names == [called]
