@@ -78,3 +78,82 @@ def test_arguments_that_only_eagers_kernel_refuses(function):
     before = thruway.metrics()["bugs"]
     assert_same_outcome(function, torch.randn(4))
     assert thruway.metrics()["bugs"] == before
+
+
+X, FLAGS = torch.randn(5, 4), torch.zeros(5, 4, dtype=torch.int64)
+SMALL = torch.arange(20.0).reshape(5, 4) % 3
+REFUSED_NUMBERS = {
+    "huber": lambda n: lambda x: F.huber_loss(x, x * 2, delta=n),
+    "smooth l1": lambda n: lambda x: F.smooth_l1_loss(x, x * 2, beta=n),
+    "softshrink": lambda n: lambda x: F.softshrink(x, n),
+    "hardshrink": lambda n: lambda x: F.hardshrink(x, n),
+    "celu": lambda n: lambda x: F.celu(x, n),
+    "threshold": lambda n: lambda x: F.threshold(x, n, n),
+}
+
+
+@pytest.mark.parametrize("number", [-1, -0.0, 0, 0.5])
+@pytest.mark.parametrize("name", REFUSED_NUMBERS)
+def test_numbers_that_an_operator_refuses(name, number):
+    assert_same_outcome(REFUSED_NUMBERS[name](number), X)
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh", "other", ""])
+def test_words_that_an_operator_refuses(approximate):
+    assert_same_outcome(lambda x: F.gelu(x, approximate=approximate), X)
+
+
+@pytest.mark.parametrize("mode", [None, "trunc", "floor", "round", ""])
+def test_roundings_that_a_division_refuses(mode):
+    assert_same_outcome(lambda x: torch.div(x, 2, rounding_mode=mode), X)
+    assert_same_outcome(lambda x: torch.div(x, x + 3, rounding_mode=mode), X)
+
+
+@pytest.mark.parametrize("source", [torch.float16, torch.float32, torch.complex64])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128])
+def test_dtypes_that_a_reduction_refuses(dtype, source):
+    for reduce in (torch.norm, torch.linalg.vector_norm):
+        assert_same_outcome(lambda x: reduce(x, 1, 0, dtype=dtype), SMALL.to(source))
+    for reduce in (torch.cumsum, torch.cumprod, torch.sum, torch.prod):
+        assert_same_outcome(lambda x: reduce(x, 0, dtype=dtype), SMALL.to(source))
+
+
+@pytest.mark.parametrize("rank", [64, 65])
+@pytest.mark.parametrize("reduce", [torch.amax, torch.sum, torch.argmax, torch.logsumexp, torch.std, torch.any, torch.amin])
+def test_more_dimensions_than_a_reduction_takes(reduce, rank):
+    assert_same_outcome(lambda x: reduce(x, -1), torch.ones([1] * (rank - 1) + [2]))
+
+
+WRITTEN = {
+    "gather": lambda out: lambda x: torch.gather(x, 1, FLAGS, out=out.clone()),
+    "complex": lambda out: lambda x: torch.complex(x, x, out=out.clone()),
+    "add": lambda out: lambda x: torch.add(x, 1, out=out.clone()),
+    "sum": lambda out: lambda x: torch.sum(x, 1, keepdim=True, out=out[:, :1].clone()),
+    "index_select": lambda out: lambda x: torch.index_select(x, 0, torch.arange(5), out=out.clone()),
+    "cat": lambda out: lambda x: torch.cat([x[:2], x[2:]], out=out.clone()),
+    "mm": lambda out: lambda x: torch.mm(x, x.T[:, :4], out=out.clone()),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.complex64])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_out_of_another_dtype(name, dtype):
+    assert_same_outcome(WRITTEN[name](torch.zeros(5, 4, dtype=dtype)), X)
+
+
+POOLED = {
+    "max_pool1d": lambda x: F.max_pool1d(x, 2),
+    "max_pool1d and its indices": lambda x: F.max_pool1d(x, 2, return_indices=True)[0],
+    "torch.max_pool1d": lambda x: torch.max_pool1d(x, 2),
+    "max_pool2d": lambda x: F.max_pool2d(x, (1, 2)),
+    "avg_pool1d": lambda x: F.avg_pool1d(x, 2),
+    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x, 2),
+    **{f"{mode} of {rank}": lambda x, mode=mode, rank=rank: F.interpolate(x.reshape(1, 2, *[1] * (rank - 1), 6), scale_factor=2.0, mode=mode)
+       for mode in ("nearest", "nearest-exact") for rank in (1, 2, 3)},
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", POOLED)
+def test_dtypes_that_a_kernel_lacks(name, dtype):
+    assert_same_outcome(POOLED[name], torch.arange(12).reshape(1, 2, 6).to(dtype))

@@ -1,5 +1,5 @@
-"""Whether eager has a kernel for an operator on uint16, uint32 or uint64. It has few, and which ones differs between torch's versions, so the
-kernel itself is asked, over tensors of zeros; what it lacks is refused, and eager raises its own error.
+"""Whether eager has a kernel for an operator on uint16, uint32 or uint64, and takes an out= of another dtype. It has few, and which ones differs
+between torch's versions, so the kernel itself is asked, over tensors of zeros; what it lacks is refused, and eager raises its own error.
 
 Only on a CPU. Which kernels a GPU has nobody could ask without one.
 """
@@ -25,8 +25,16 @@ MOST, LONGEST = 4096, 8             # elements up to which sizes are taken as th
 
 def require_kernel(op: OpOverload, traits: Traits, args: tuple, kwargs: dict) -> None:
     """Refuses a call that eager has no kernel for; views have none, and random numbers are not drawn to try."""
-    if traits.view_of is not None or traits.random or not tree_any(_is_sparse, (args, kwargs)):
+    if traits.view_of is not None or traits.random:
         return
+    if tree_any(_is_sparse, (args, kwargs)):
+        _ask(op, args, kwargs, "not implemented for")           # another error is one that zeros make, or that `infer` tells
+    elif traits.outs:
+        _ask(op, args, kwargs, "type")
+
+
+def _ask(op: OpOverload, args: tuple, kwargs: dict, words: str) -> None:
+    """Refuses a call whose kernel raises an error with `words`."""
     metas: list[TensorMeta] = []
     tree_map_only(TensorMeta, metas.append, (args, kwargs))
     if any(meta.device != "cpu" for meta in metas) or torch.device(kwargs.get("device") or "cpu").type != "cpu":
@@ -36,8 +44,8 @@ def require_kernel(op: OpOverload, traits: Traits, args: tuple, kwargs: dict) ->
     with torch._C._DisableTorchDispatch():
         try:
             op(*zeros, **named)
-        except Exception as error:      # another error is one that zeros make, or that `infer` tells
-            if "not implemented for" in str(error):
+        except Exception as error:
+            if words in str(error):
                 refuse(f"{op}: {str(error).splitlines()[0]}")
 
 

@@ -142,11 +142,13 @@ def custom_operator(state: State, args: Args, kwargs: Kwargs) -> Value:
 
 
 def max_pool1d(function: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value]:
-    """Without gradients and indices torch has a kernel of its own for one dimension, whose result is contiguous whatever its input."""
+    """Without gradients and indices torch has a kernel of its own for one dimension, of floats, whose result is contiguous whatever its input."""
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value:
         inputs = list(args)
         no_indices = len(args) < 7 and kwargs.get("return_indices", FALSE) is FALSE
         if no_indices and args and isinstance(args[0], TensorValue) and not (torch.is_grad_enabled() and args[0].trace.requires_grad):
+            if not args[0].trace.dtype.is_floating_point:
+                raise unsupported(state, "TW101", "torch.max_pool1d of integers")
             inputs[0] = call_torch(state, torch.Tensor.contiguous, [args[0]], {})
         result = call_torch(state, function, inputs, kwargs)
         if result is None:

@@ -170,6 +170,6 @@ RULES: dict[str, Rule] = {
     "aten::pixel_shuffle": _pixel_shuffle,
     **{f"aten::upsample_{kind}": _resampled for kind in (
         "nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d", "bicubic2d", "trilinear3d")},
-    "aten::_upsample_nearest_exact2d": _resampled,
+    **{f"aten::_upsample_nearest_exact{rank}d": _resampled for rank in (1, 2, 3)},
     "aten::_upsample_bilinear2d_aa": _resampled,
 }

@@ -21,6 +21,7 @@ def wrap_dims(dims: Iterable[int] | int | None, rank: int) -> tuple[int, ...]:
     if isinstance(dims, int):
         dims = (dims,)
     wrapped = tuple(wrap_dim(d, rank) for d in dims or ())
+    require(rank <= 64, "more than 64 dimensions")
     require(len(set(wrapped)) == len(wrapped), "a dimension appears twice")
     return wrapped or tuple(range(rank))
 

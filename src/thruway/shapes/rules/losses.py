@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from thruway.core.dtypes import FLOATS
@@ -23,6 +24,14 @@ def _pointwise_loss(x: TensorMeta, target: TensorMeta, reduction: int = 1, *_: o
     require(category(dtype) == 2 and x.dtype == target.dtype, f"a loss of {x.dtype} against {target.dtype}")
     made = iterate([x, target], dtype)
     return made if reduction == NONE else fresh(made, ())
+
+
+def _bent_loss(lowest: float) -> Rule:
+    """A loss that is square up to a distance and straight from there on."""
+    def rule(x: TensorMeta, target: TensorMeta, reduction: int = 1, distance: float = 1.0) -> TensorMeta:
+        require(distance >= lowest, f"a loss that bends at {distance}")
+        return _pointwise_loss(x, target, reduction)
+    return rule
 
 
 def _cross_entropy_with_logits(x: TensorMeta, target: TensorMeta, weight: TensorMeta | None = None, positive: TensorMeta | None = None,
@@ -88,8 +97,8 @@ def _normal_of_tensors(mean: TensorMeta | float, std: TensorMeta | float = 1.0, 
 
 RULES: dict[str, Rule] = {
     "aten::mse_loss": _pointwise_loss,
-    "aten::smooth_l1_loss": _pointwise_loss,
-    "aten::huber_loss": _pointwise_loss,
+    "aten::smooth_l1_loss": _bent_loss(0.0),
+    "aten::huber_loss": _bent_loss(math.ulp(0.0)),
     "aten::binary_cross_entropy_with_logits": _cross_entropy_with_logits,
     "aten::nll_loss_forward": _nll_loss,
     "aten::native_dropout": _native_dropout,

@@ -187,6 +187,7 @@ def _packed(kind: Callable[[list[object]], str], x: TensorMeta, *_: object) -> T
 
 
 def _division(x: object, y: object, *, rounding_mode: str | None = None) -> TensorMeta:
+    require(rounding_mode in (None, "trunc", "floor"), f"division rounded by {rounding_mode}")
     return _with_number(_float, x, y) if rounding_mode is None else _integer_division(x, y)
 
 
@@ -223,6 +224,16 @@ def _to_complex(x: TensorMeta, y: TensorMeta) -> TensorMeta:
     return iterate([x, y], pairs[x.dtype])
 
 
+def _gelu(x: TensorMeta, *, approximate: str = "none") -> object:
+    require(approximate in ("none", "tanh"), f"gelu approximated by {approximate}")
+    return _elementwise(_floating_only, 1, x)
+
+
+def _softshrink(x: TensorMeta, lambd: float = 0.5) -> object:
+    require(lambd >= 0, f"softshrink by {lambd}")
+    return _elementwise(_floating_only, 1, x)
+
+
 def _rows(kind: Callable[[list[object]], str], count: int, names: str) -> dict[str, Rule]:
     return {f"aten::{name}": partial(_elementwise, kind, count) for name in names.split()}
 
@@ -245,7 +256,7 @@ RULES: dict[str, Rule] = {
     **_rows(_integral, 1, "bitwise_not"),
     **_rows(_bool, 1, "isnan logical_not"),
     **_rows(_ordered_bool, 1, "signbit isposinf isneginf"),
-    **_rows(_floating_only, 1, "gelu mish hardswish hardsigmoid elu celu selu leaky_relu softplus softshrink hardshrink"),
+    **_rows(_floating_only, 1, "mish hardswish hardsigmoid elu celu selu leaky_relu softplus hardshrink"),
     **_rows(_not_integral, 1, "silu"),
     **_rows(_ordered, 1, "threshold"),
     **_pairs(_default, "mul.Tensor mul.Scalar"),
@@ -270,6 +281,8 @@ RULES: dict[str, Rule] = {
     "aten::relu6": partial(_laid_out_alike, _ordered),
     "aten::nan_to_num": partial(_laid_out_alike, _default),
     "aten::log_sigmoid": partial(_packed, _floating_only),
+    "aten::gelu": _gelu,
+    "aten::softshrink": _softshrink,
     "aten::isinf": _is_special,
     "aten::isfinite": _is_special,
     "aten::add.Tensor": _alpha,

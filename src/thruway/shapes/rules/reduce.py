@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from thruway.core.dtypes import COMPLEX
@@ -11,7 +12,7 @@ from thruway.shapes.meta import TensorMeta
 from thruway.shapes.names import dtype_name
 from thruway.shapes.refuse import expect, require
 from thruway.shapes.rules.dims import fresh, wrap_dim, wrap_dims
-from thruway.shapes.rules.promote import REAL_OF, as_float, category
+from thruway.shapes.rules.promote import REAL_OF, as_float, category, result_dtype
 from thruway.shapes.rules.strides import Sizes, preserved_strides
 
 Rule = Callable[..., object]
@@ -119,6 +120,7 @@ def _logsumexp(x: TensorMeta, dims: Dims, keepdim: bool = False) -> TensorMeta:
 def _vector_norm(x: TensorMeta, ord: object = 2, dim: Dims = None, keepdim: bool = False, *, dtype: object = None) -> TensorMeta:
     require(category(x.dtype) >= 2, f"norm of {x.dtype}")
     result = dtype_name(dtype) if dtype is not None else x.dtype
+    require(category(result) == category(x.dtype) and result_dtype([replace(x, dtype=result), x]) == result, f"norm of {x.dtype} in {result}")
     if dim is not None and (isinstance(ord, float) and (ord < 0 or ord == float("inf"))):
         _nonempty(x, wrap_dims(dim, len(x.sizes)))
     require(not (isinstance(ord, float) and (ord < 0 or ord == float("inf"))) or all(s != 0 for s in x.sizes), "norm of nothing")
@@ -127,7 +129,9 @@ def _vector_norm(x: TensorMeta, ord: object = 2, dim: Dims = None, keepdim: bool
 
 def _cumulative(x: TensorMeta, dim: int, *, dtype: object = None) -> TensorMeta:
     wrap_dim(dim, len(x.sizes))
-    return fresh(x, x.sizes, _sum_dtype(x, dtype))
+    result = _sum_dtype(x, dtype)
+    require(result != "bool", "a running sum or product in bool")
+    return fresh(x, x.sizes, result)
 
 
 def _cumulative_extreme(x: TensorMeta, dim: int) -> tuple[TensorMeta, TensorMeta]:
