@@ -29,6 +29,7 @@ from thruway.capture.values.overriding import may_ask, modes_on
 from thruway.capture.values.tensor_attribute import tensor_attribute
 from thruway.capture.values.torch_function import is_getter, is_python_of_torch, overridden_call
 from thruway.capture.values.types_ import python_type
+from thruway.capture.values.warned import warns
 from thruway.capture.wrap import function_cells, function_defaults, function_keyword_defaults, wrap
 from thruway.core.marks import ALLOWED, CONSTANT, DISABLED, disabled_reason, is_marked
 from thruway.frame.guard import MISSING
@@ -90,7 +91,7 @@ def _call_function(state: State, function: FunctionValue, args: list[Value], kwa
         by_code = state.known.get(real.__code__)
         if by_code is not None:
             return by_code(state, function, args, kwargs)
-        if is_torch_callable(real):
+        if is_torch_callable(real) and not warns(real, args, kwargs):
             result = call_torch(state, real, args, kwargs)
             if result is not None:
                 return result
