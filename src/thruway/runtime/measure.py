@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -74,13 +75,15 @@ class Comparison:
 
     def _time_plain(self, inputs: tuple[Any, ...]) -> float:
         self.wait()
-        start = time.perf_counter()
-        try:
-            self.plain(*inputs)
-            self.wait()
-        except Exception:                                        # no way to answer these inputs, then
-            return float("inf")
-        return time.perf_counter() - start
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")                      # nobody asked for this run
+            start = time.perf_counter()
+            try:
+                self.plain(*inputs)
+                self.wait()
+            except Exception:                                    # no way to answer these inputs, then
+                return float("inf")
+            return time.perf_counter() - start
 
     def _look(self) -> None:
         ratios = [compiled / eager for compiled, eager in self.pairs]
