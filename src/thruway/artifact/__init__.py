@@ -1,0 +1,1 @@
+"""Sources become libraries: keys with named entries, the disk store, the toolchain, compiling in parallel."""
