@@ -130,6 +130,20 @@ def test_an_activation_joins_only_as_the_only_reader():
     assert "relu.default" in targets(after(b, [select_convolutions], b(aten.relu.default, y), b(aten.sin.default, y)))
 
 
+def test_in_float16_nothing_joins_that_eager_might_overflow_before():
+    low = Context(Target(library_calls=frozenset({"onednn", "onednn_bf16", "onednn_fp16"})))
+    b = Net(torch.float16)
+    graph = b.done(b.norm(b.conv(b.input(b.rnd(2, 4, 5, 5)), 4, 6), 6))
+    assert fold_batch_norm(graph, low) is graph
+    for op, joins in ((aten.relu.default, True), (aten.silu.default, False)):
+        b = Net(torch.float16)
+        result = select_convolutions(b.done(b(op, b.conv(b.input(b.rnd(2, 4, 9, 8)), 4, 6))), low)
+        assert (str(op).removeprefix("aten.") not in targets(result)) == joins
+    b = Net(torch.float16)
+    result = select_convolutions(b.done(block(b, b(aten.relu.default, b.conv(b.input(b.rnd(2, 3, 8, 8)), 3, 4)))), low)
+    assert PLAIN in targets(result) and IN_PLACE not in targets(result)
+
+
 def test_strict_numerics_take_what_clamps_alone():
     for op, joins in ((aten.relu.default, True), (aten.silu.default, False)):
         b = Net()

@@ -1,7 +1,8 @@
 """Convolutions on a GPU: cuDNN's fused ones do bias, residual addition and ReLU on the way out.
 
 In bfloat16 and float16 on channels_last with a constant weight, which is kept in channels_last too. A bias that would cost a pass of
-its own moves into the bias of the fused convolution that adds this result. ReLU commutes with rounding; the addition skips one.
+its own moves into the bias of the fused convolution that adds this result. ReLU commutes with rounding; the addition skips one, so
+float16, where that might overflow, does without.
 """
 
 from __future__ import annotations

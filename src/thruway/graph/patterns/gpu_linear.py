@@ -1,6 +1,7 @@
 """Linear layers on a GPU: cuBLASLt does bias and activation on the way out (`_addmm_activation`).
 
-ReLU commutes with rounding and is always taken. cuBLASLt's GELU is the tanh form, so only that one is; it skips a rounding.
+ReLU commutes with rounding and is always taken. cuBLASLt's GELU is the tanh form, so only that one is; it skips a rounding,
+so float16, where that might overflow, does without.
 """
 
 from __future__ import annotations
