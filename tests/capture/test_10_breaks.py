@@ -1,6 +1,8 @@
 """Breaks: one instruction runs in plain Python, everything before and after it is captured, at any depth and inside any block."""
 
+import importlib
 import io
+import sys
 import time
 
 import numpy as np
@@ -290,6 +292,33 @@ def test_an_error_inside_a_block_of_inference_mode_leaves_the_mode_as_it_was():
         else:
             assert torch.equal(compiled(torch.ones(2), n), torch.full((2,), 2.0))
         assert not torch.is_inference_mode_enabled()
+
+
+def test_a_submodule_that_an_import_would_load_is_a_break_and_what_is_there_or_nowhere_is_none(tmp_path, monkeypatch):
+    package = tmp_path / "package_of_a_test"
+    package.mkdir()
+    (package / "__init__.py").write_text("VALUE = 2\n")
+    (package / "below.py").write_text("FACTOR = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module(package.name)
+
+    def loads(x):
+        from package_of_a_test import VALUE, below
+        return x * below.FACTOR + VALUE
+
+    def misses(x):
+        try:
+            from package_of_a_test import nowhere
+        except ImportError as error:
+            return x + len(str(error).partition(" (")[0])
+        return nowhere
+
+    x = torch.ones(2)
+    assert hints_of(misses, x) == [] and torch.equal(thruway.compile(misses)(x), misses(x))
+    assert hints_of(loads, x) == [("instruction import of package_of_a_test.below, which is not loaded yet, is not captured", "import it before the call")]
+    assert hints_of(loads, x) == [] and torch.equal(thruway.compile(loads)(x), torch.full((2,), 5.0))        # loaded by now
+    for name in (package.name, f"{package.name}.below"):
+        monkeypatch.delitem(sys.modules, name)
 
 
 def test_a_class_made_inside_is_one_break():
