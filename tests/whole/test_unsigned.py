@@ -92,3 +92,22 @@ def test_bytes_are_resampled_in_integers(mode, layout, options):
         assert torch.equal(expected, found) and expected.stride() == found.stride()
     between = lambda x: F.interpolate(x.float(), size=(14, 13), mode=mode, **options)
     torch.testing.assert_close(thruway.compile(between)(x), between(x), rtol=1e-4, atol=1e-2)
+
+
+READ = {
+    "divided": lambda s: s / 2, "as_float": lambda s: s.float() * 2, "as_double": lambda s: s.double() + 1, "compared": lambda s: s > 0,
+    "clamped": lambda s: s.clamp(min=0) + 1, "absolute": lambda s: s.abs() + 1, "chosen": lambda s: torch.where(s < 0, 1.0, 2.0),
+    "larger": lambda s: torch.maximum(s, torch.zeros_like(s)) * 3, "shifted": lambda s: (s >> 1) + 1, "whole": lambda s: s // 2 + 1, "rest": lambda s: s % 3 + 1,
+    "sign": lambda s: s.sign() + 1, "back": lambda s: s.to(torch.int8) + 1, "again": lambda s: s.float().mean(),
+}
+
+
+@pytest.mark.parametrize("read", READ)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool])
+def test_sums_and_products_over_any_dimension_keep_their_sign(dtype, read):
+    x = torch.randint(-4 if dtype.is_signed else 0, 5, (3, 70, 4)).to(dtype)
+    for reduce in (torch.sum, torch.prod):
+        for dim in (0, 1, 2):
+            for wide in (None, torch.int32):
+                function = lambda x: READ[read](reduce(x, dim, dtype=wide))
+                torch.testing.assert_close(thruway.compile(function)(x), function(x), equal_nan=True)

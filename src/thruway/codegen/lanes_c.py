@@ -84,7 +84,8 @@ class Lanes(Printer):
             if self.kernel.phases[one.phase] is phase:
                 e.scope.lines += lane_moment_lines(e, self.flat, one, k)
         for r, acc in zip(phase.reductions, found, strict=True):
-            e.vars[r.var] = (f"{r.var}[j]" if not acc.arg else f"{r.var}_at[j]", DEEP)
+            wide = f"{r.var}[j]" if acc.type == register_type(acc.dtype) else f"(({register_type(acc.dtype)}){r.var}[j])"
+            e.vars[r.var] = (wide if not acc.arg else f"{r.var}_at[j]", DEEP)
 
     def scalars(self, e: Emitter, phase: Phase) -> None:
         """Values per outer point: kept in arrays, since later loops over the row would compute them for every element."""
