@@ -286,7 +286,7 @@ def _captured(state: State, function: types.FunctionType, modes: GlobalState, fi
     module = _LazyGraphModule(torch.nn.Module(), graph) if has_calls or outputs else None
     guards = GuardSet(modes, tuple(state.guards.values()))
     return Captured(function.__qualname__, module, tuple(kept_inputs), guards, finish, single, tuple(state.kept), reasons, state.facts.as_known(),
-                    state.hides_compiling, overlap, state.fails_behind_write)
+                    state.hides_compiling, overlap, state.fails_behind_write, state.has_warned)
 
 
 def _graph_input(state: State, one: Input) -> GraphInput:

@@ -39,7 +39,8 @@ class Captured:
     `kept` are objects that the entry must keep alive (`Made` sources index it). `break_reasons` say what is not in the graph, `facts` what the
     guards say of symbolic sizes. `hides_compiling`: the code heard that it is not being compiled, and its continuations must, too.
     `fails_behind_write`: elements decide whether an operator raises, behind a write of an input.
-    `overlap`: an input that is written shares memory with another, so that calls may not be reordered; none of them was left out."""
+    `overlap`: an input that is written shares memory with another, so that calls may not be reordered; none of them was left out.
+    `has_warned`: torch warns of a call in it; `finish` says so, and what runs the graph need not."""
 
     name: str
     graph: GraphModule | None
@@ -53,6 +54,7 @@ class Captured:
     hides_compiling: bool = False
     overlap: BreakReason | None = None
     fails_behind_write: bool = False
+    has_warned: bool = False
 
     @property
     def written(self) -> tuple[int, ...]:

@@ -6,7 +6,6 @@ exception of the user's own program, which an `except` of theirs may catch insid
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from thruway.capture.leaves import autograd_kind
 from thruway.core.errors import Unsupported
+from thruway.core.kept_warnings import kept_warnings
 from thruway.shapes.floats import FloatNode
 from thruway.shapes.names import torch_dtype
 from thruway.shapes.trace_tensor import TraceTensor, non_leaf
@@ -49,8 +49,7 @@ def _error_on(fill: int, target: Callable[..., Any], args: list[Any], kwargs: di
     real_args = [_stand_in(each, stand_ins) for each in args]
     real_kwargs = {name: _stand_in(each, stand_ins) for name, each in kwargs.items()}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with kept_warnings():
             target(*real_args, **real_kwargs)
     except Exception as error:
         error.__traceback__ = error.__context__ = None          # they would hold the frames of capture, and those the error

@@ -177,6 +177,7 @@ class State:
     namespaces: dict[int, Namespace] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     written: set[int] = field(default_factory=set)
+    has_warned: bool = False                               # torch warned of a call, which every call of the entry repeats
     overlap: BreakReason | None = None                     # why the order of writes matters, so that torch's operators run the graph
     writes: int = 0                                     # by operators, so far
     symbols: dict[str, tuple[Any, int]] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from thruway.capture.eager_errors import eager_error
 from thruway.capture.leaves import guard_kind
 from thruway.capture.read_by_torch import with_number
 from thruway.capture.state import Input, State
+from thruway.capture.torch_warnings import torch_warnings
 from thruway.capture.values.base import (
     ArrayValue, Constant, DictValue, ListValue, ObjectValue, SizeValue, SliceValue, TensorValue, TextValue, TupleValue, Value,
 )
@@ -204,7 +205,8 @@ def run_trace(state: State, target: Any, args: list, kwargs: dict) -> Any:
     deferred, checked, writes = state.facts.deferred, state.facts.checked, state.writes
     state.is_hanging = False
     try:
-        result = _whole(target, args) if target in PRODUCTS and any(map(_is_symbolic, args)) else target(*args, **kwargs)
+        with torch_warnings(state):
+            result = _whole(target, args) if target in PRODUCTS and any(map(_is_symbolic, args)) else target(*args, **kwargs)
         state.is_opaque = state.facts.deferred != deferred
         state.is_hanging |= state.facts.checked != checked
     except NumberWanted:

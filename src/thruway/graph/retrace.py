@@ -19,6 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from thruway.core.errors import Unsupported, UserLine
+from thruway.core.kept_warnings import kept_warnings
 from thruway.core.sizes import FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol, add, as_symbol, floordiv, maximum, minimum, mod, mul
 from thruway.frame.modes import autocast_devices, kept_modes
 from thruway.graph.evaluate import constant_node
@@ -272,6 +273,7 @@ def _input(recorder: Recorder, meta: TensorMeta | SizeLike, name: str, weight: b
 
 def _below_autograd(recorder: Recorder) -> ExitStack:
     stack = ExitStack()
+    stack.enter_context(kept_warnings())                     # capture has told them
     stack.enter_context(torch.no_grad())
     stack.enter_context(torch._C._AutoDispatchBelowAutograd())
     stack.enter_context(recorder)

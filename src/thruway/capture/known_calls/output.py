@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import logging
-import types
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from thruway.capture.breaks import unsupported
-from thruway.capture.state import Frame, State
+from thruway.capture.callers import caller_at
+from thruway.capture.state import State
 from thruway.capture.values.base import NONE, Constant, DictValue, TupleValue, Value
 from thruway.capture.values.constants import as_python
 from thruway.capture.values.effect import record
@@ -45,15 +44,6 @@ def placed(target: Callable[..., Any]) -> Callable[[State, Args, Kwargs], Value]
         record(state, "call", function, TupleValue((Constant(target), *rest)), DictValue({k: (Constant(k), v) for k, v in kwargs.items()}))
         return NONE
     return handler
-
-
-def caller_at(frame: Frame, line: int) -> types.FunctionType:
-    """A function that calls what it is given from the frame's file, line and module."""
-    tree = ast.parse("def caller(function, *args, **kwargs): return function(*args, **kwargs)")
-    ast.increment_lineno(tree, line - 1)
-    code = next(one for one in compile(tree, frame.code.co_filename, "exec").co_consts if isinstance(one, types.CodeType))
-    code = code.replace(co_name=frame.code.co_name, co_qualname=frame.code.co_qualname)
-    return types.FunctionType(code, frame.namespace.real)
 
 
 def get_logger(state: State, args: Args, kwargs: Kwargs) -> Value:

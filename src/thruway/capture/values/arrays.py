@@ -8,7 +8,6 @@ the caller can see may not.
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from thruway.capture.values.base import (
 from thruway.capture.values.constants import NotConstant, as_python, from_python, make_tuple
 from thruway.capture.values.errors import raise_real
 from thruway.capture.values.number_index import number_of
+from thruway.core.kept_warnings import kept_warnings
 from thruway.shapes.nodes import make_node
 from thruway.shapes.symbolic import bare_meta
 from thruway.shapes.trace_tensor import TraceTensor, from_meta, meta_of
@@ -120,8 +120,7 @@ def call_numpy(state: State, target: Callable[..., Any], args: list[Value], kwar
 
 def _on_examples(state: State, target: Callable[..., Any], args: list, kwargs: dict, name: str, are_known: bool) -> Any:
     try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"), _disable_current_modes():
-            warnings.simplefilter("ignore")
+        with kept_warnings(), np.errstate(all="ignore"), _disable_current_modes():
             return target(*args, **kwargs)
     except Exception as error:
         if are_known:
