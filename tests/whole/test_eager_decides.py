@@ -157,3 +157,13 @@ POOLED = {
 @pytest.mark.parametrize("name", POOLED)
 def test_dtypes_that_a_kernel_lacks(name, dtype):
     assert_same_outcome(POOLED[name], torch.arange(12).reshape(1, 2, 6).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 4), (4, 1), (1, 1, 3), (3,), (2, 3)])
+def test_signs_of_zero_that_sums_leave(shape, dtype):
+    def program(x):
+        return [one for dim in ((), (0,), (-1,)) for one in (x.sum(*dim), x.mean(*dim), x.prod(*dim), x.sum(*dim).sum(), x.prod(*dim).sum(), x.amax(*dim or (0,)))]
+
+    x = torch.full(shape, -0.0, dtype=dtype)
+    assert [one.signbit().tolist() for one in thruway.compile(program)(x)] == [one.signbit().tolist() for one in program(x)]

@@ -35,6 +35,8 @@ def reduce(x: Sequence[SizeLike], dims: Sequence[int], keepdim: bool, name: str,
         index.append(reduced_axis(k, x[k]).index if k in dims else axis_indices(len(x))[position])
         position += keepdim or k not in dims
     value = at(tuple(index))
+    if name == "sum" and dtype in FLOATS and product([x[k] for k in dims]) == 1:
+        value = op("add", value, Literal(0.0, dtype))                 # sums start at 0, which takes the sign off a lone -0
     if not dims:
         return Literal(0, "int64") if name.startswith("arg") else cast(value, dtype)
     return Reduce(name, tuple([reduced_axis(k, x[k]) for k in dims]), value, dtype)
