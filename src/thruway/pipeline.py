@@ -32,7 +32,7 @@ from thruway.core.ambient import settings as ambient
 from thruway.core.collector import collector_paused
 from thruway.core.errors import BackendError, BreakReason, CompilerBug, FullGraphError, NotNow, RecompileError, Unsupported
 from thruway.core.journal import Journal
-from thruway.core.kept_warnings import kept_warnings
+from thruway.core.kept_warnings import silent
 from thruway.core.options import CompileOptions
 from thruway.core.settings import Settings
 from thruway.frame.changes import Change, Dynamic, changes
@@ -300,7 +300,7 @@ class CompiledFunction:
             if sets_modes(captured.graph.graph, SETTERS):
                 plain = _keeping_modes(plain)
             if captured.has_warned:
-                plain = _silent(plain)
+                plain = silent(plain)
             graph = _compared(graph, plain, captured, settings) if graph else plain
         journal.add("graph", self.name, items=tuple(name_of(node) for node in calls_in(captured.graph.graph) if node.target not in SETTERS))
         return graph
@@ -630,15 +630,6 @@ def _keeping_modes(run: Callable[..., Any]) -> Callable[..., Any]:
     """`run`, which sets modes and puts them back, also where it fails in between."""
     def call(*inputs: Any) -> Any:
         with kept_modes():
-            return run(*inputs)
-
-    return call
-
-
-def _silent(run: Callable[..., Any]) -> Callable[..., Any]:
-    """`run`, whose warnings the effects behind it give."""
-    def call(*inputs: Any) -> Any:
-        with kept_warnings():
             return run(*inputs)
 
     return call

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 ALWAYS = [("always", None, Warning, None, 0)]
 
@@ -20,3 +21,12 @@ def kept_warnings() -> Iterator[list[warnings.WarningMessage]]:
         yield said
     finally:
         warnings.filters, warnings.showwarning = filters, show
+
+
+def silent(run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run`, whose warnings somebody else gives."""
+    def call(*inputs: Any) -> Any:
+        with kept_warnings():
+            return run(*inputs)
+
+    return call

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -226,8 +225,7 @@ def retrace(
     recorder = Recorder(graph, facts=facts)
     names = [n.target for n in graph_module.graph.nodes if n.op == "placeholder"]
     inputs = [None if i in left_out.inputs else _input(recorder, meta, name, weight) for i, (meta, name, weight) in enumerate(zip(metas, names, weights))]
-    with kept_modes(), _below_autograd(recorder), warnings.catch_warnings():
-        warnings.simplefilter("ignore")                      # capture said it
+    with kept_modes(), _below_autograd(recorder):
         outputs = run_captured(graph_module, inputs, recorder, left_out.stand_ins)
     return _close(recorder, [one for i, one in enumerate(outputs) if i not in left_out.outputs])
 

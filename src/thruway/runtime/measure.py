@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import statistics
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import Graph
 
+from thruway.core.kept_warnings import kept_warnings
 from thruway.runtime.plain import calls_in, may_draw, may_write, name_of
 
 MARGIN = 1.05
@@ -75,8 +75,7 @@ class Comparison:
 
     def _time_plain(self, inputs: tuple[Any, ...]) -> float:
         self.wait()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")                      # nobody asked for this run
+        with kept_warnings():                                    # nobody asked for this run
             start = time.perf_counter()
             try:
                 self.plain(*inputs)
