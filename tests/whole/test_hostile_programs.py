@@ -353,3 +353,21 @@ def test_nested_tensors_of_the_encoders_fast_path():
     with torch.inference_mode():
         for _ in range(2):
             torch.testing.assert_close(compiled(x, src_key_padding_mask=padded), encoder(x, src_key_padding_mask=padded))
+
+
+@pytest.mark.parametrize("split", [torch.unsafe_chunk, torch.unsafe_split, torch.chunk, lambda x, n: torch.unsafe_split_with_sizes(x, [n, 5 - n])])
+def test_parts_of_a_copy_that_leave_are_no_parts_of_the_input(split):
+    assert_same(lambda x: split(x * 1, 2), torch.ones(5, 2))
+    assert_same(lambda x: split(x.clone(), 2)[0].zero_(), torch.ones(5, 2))
+
+    def written(x):
+        whole = x * 2
+        split(whole, 2)[0].add_(1)
+        return whole
+    assert_same(written, torch.ones(5, 2))
+
+
+def test_complex_numbers_of_numbers_that_change():
+    compiled = thruway.compile(lambda x, n: (x + 1, complex(n, 1), complex(n, 2.5) * 2, complex(1, n), complex(n)))
+    for n in (1, 2, 3, 0.5, 1.5, 2.5):
+        assert compiled(torch.ones(2), n)[1:] == (complex(n, 1), complex(n, 2.5) * 2, complex(1, n), complex(n))

@@ -29,6 +29,7 @@ from thruway.core.target import Target
 from thruway.shapes.infer import infer
 from thruway.shapes.meta import TensorMeta, contiguous_strides
 from thruway.shapes.nodes import make_node
+from thruway.shapes.traits import UNSAID_VIEWS
 
 aten = torch.ops.aten
 TOLD = 8                        # names that one note shows
@@ -292,7 +293,7 @@ def alias_arguments(op: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Positions of the arguments that the results may share storage with, and of those written in place."""
     if not isinstance(op, torch._ops.OpOverload):
         return ((0,), ()) if op is operator.getitem else ((), ())
-    if op is aten._unsafe_view.default:                  # its schema keeps from autograd that it is a view
+    if op is aten._unsafe_view.default or op._name in UNSAID_VIEWS:      # their schemas keep from autograd that they are views
         return (0,), ()
     arguments = op._schema.arguments
     writes = tuple(i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write)

@@ -155,10 +155,10 @@ def _is_idle(node: Node, storages_of: Callable[[], Storages]) -> bool:
 
 
 def _copy_is_unseen(node: Node, source: Node, storages: Storages) -> bool:
-    """The caller does not get both, or an input where eager gives a new tensor."""
+    """The caller does not get both, nor an input where eager gives a new tensor, nor several views of what is laid out otherwise."""
     if not storages.escapes(node):
         return True
-    return not storages.escapes(source) and all(root.op != "placeholder" and not _is_kept(root) for root in storages.roots[source])
+    return same_layout(meta(node), meta(source)) and not storages.escapes(source) and all(root.op != "placeholder" and not _is_kept(root) for root in storages.roots[source])
 
 
 def _leaves(node: Node) -> bool:

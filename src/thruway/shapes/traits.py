@@ -18,6 +18,8 @@ METADATA_INPLACE = frozenset({
 })
 # Schemas that say nothing of the alias or the write.
 _UNSAID_FRESH = frozenset({"aten::lift_fresh"})
+# Their schema says fresh tensors, since autograd need not know; their memory is their argument's.
+UNSAID_VIEWS = frozenset({"aten::unsafe_chunk", "aten::unsafe_split.Tensor", "aten::unsafe_split_with_sizes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ def traits_of(op: OpOverload) -> Traits:
         elif aliases and view_of is None:
             view_of = i
     inplace = bool(writes) and writes[0] == 0 and bool(schema.returns) and schema.returns[0].alias_info is not None
+    if op._name in UNSAID_VIEWS:
+        view_of = 0
     return Traits(tuple(writes), inplace and not outs, None if op._name in _UNSAID_FRESH else view_of, tuple(outs), _is_composite(op),
                   schema.name.split("::")[1] in RANDOM, op._name in METADATA_INPLACE)
 

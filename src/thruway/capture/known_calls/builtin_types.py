@@ -135,7 +135,7 @@ def number(cls: type, slot: str):
                 raise unsupported(state, "TW103", f"{cls.__name__}() of a tensor")
             case ArrayValue() if issubclass(value.cls, numpy.floating if cls is float else numpy.integer) and cls is not complex:
                 return number_in_array(state, value, cls.__name__)
-            case SizeValue():
+            case SizeValue() if len(args) == 1 and not kwargs:
                 part = part_of_size(state, value) if cls is int else None
                 if cls is int and part is None and (whole := whole_part(state, int, value)) is not None:
                     return whole
