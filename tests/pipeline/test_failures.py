@@ -38,6 +38,7 @@ def fresh():
 STAGES = ("retrace", "run_passes", "lower", "simplify", "build_plan", "generate", "load_artifact")
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("error", [Unsupported("TW999", "a test"), ValueError("a fault"), RecursionError("deep")])
 def test_a_stage_that_fails(monkeypatch, stage, error):
@@ -66,6 +67,7 @@ def test_a_cache_folder_that_may_hold_nothing_costs_compiling_and_nothing_else(t
     assert found["graphs"] == 1 and found["eager"] == found["bugs"] == 0 and found["cache_misses"] > 0
 
 
+@pytest.mark.faults
 def test_a_fault_of_ours_is_told_without_being_asked(monkeypatch, capsys):
     def half_past(x):
         return x.cos() + 0.5
@@ -76,6 +78,7 @@ def test_a_fault_of_ours_is_told_without_being_asked(monkeypatch, capsys):
     assert "half_past does not run compiled as a whole: TW900: a fault of thruway itself: KeyError: 'a fault'" in capsys.readouterr().err
 
 
+@pytest.mark.faults
 def test_a_capture_that_fails(monkeypatch):
     monkeypatch.setattr(pipeline, "capture", lambda *args, **kwargs: 1 / 0)
     compiled = thruway.compile(add_one)
@@ -102,6 +105,7 @@ def test_a_run_that_gives_up(monkeypatch, error):
     assert len(calls) == 1 and reasons() == ["TW811"]
 
 
+@pytest.mark.faults
 def test_guards_that_do_not_hold(monkeypatch):
     real = pipeline.capture
 

@@ -99,11 +99,13 @@ def test_a_caught_recursion_error_is_eagers() -> None:
 
 
 @pytest.mark.parametrize("function", [down, even])
+@pytest.mark.faults
 def test_deep_recursion_is_captured_whole(function: Callable[..., Any]) -> None:
     compiled = thruway.compile(function, fullgraph=True)
     assert torch.equal(compiled(torch.ones(2), 300), function(torch.ones(2), 300))
 
 
+@pytest.mark.faults
 def test_recursion_as_deep_as_the_limit_allows() -> None:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(2000)

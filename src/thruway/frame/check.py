@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from thruway import native
-from thruway.core.errors import CompilerBug
+from thruway.core.errors import CompilerBug, Unsupported
 from thruway.core.sizes import Atom, FloorDiv, Max, Min, Mod, Size, SizeLike, Symbol
 from thruway.frame import source as sources
 from thruway.frame.guard import MISSING, GlobalState, Guard, GuardSet, TensorExpectation
@@ -45,14 +45,18 @@ class Check:
 
 
 def compile_check(guards: GuardSet, inputs: Sequence[Source] = (), kept: tuple[object, ...] = (), core: ModuleType | None = None) -> Check:
-    """The native program of `guards`; `kept` is what Made sources index. CompilerBug where a guard cannot be checked."""
+    """The native program of `guards`; `kept` is what Made sources index. CompilerBug where a guard cannot be checked, Unsupported where
+    it counts beyond 64 bits."""
     builder = _Builder(kept)
     for index, guard in enumerate(guards.guards):
         builder.add(index, guard)
     if guards.state.function_modes or guards.state.dispatch_modes:
         builder.add_state(guards.state)
     registers = tuple(builder.load(each, NO_GUARD) for each in inputs)
-    program = (core or native.core()).GuardProgram((*builder.steps, *builder.relations()), registers, len(builder.symbols))
+    try:
+        program = (core or native.core()).GuardProgram((*builder.steps, *builder.relations()), registers, len(builder.symbols))
+    except OverflowError:
+        raise Unsupported("TW302", "a guard counts beyond 64 bits") from None
     return Check(program, guards.state.word or _present_word(guards.state), guards)
 
 

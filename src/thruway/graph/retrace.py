@@ -278,6 +278,15 @@ def _below_autograd(recorder: Recorder) -> ExitStack:
     return stack
 
 
+def _run(node: Node, args: tuple, kwargs: dict) -> object:
+    try:
+        return node.target(*args, **kwargs)
+    except RuntimeError as error:
+        if "without overflow" in str(error):
+            raise Unsupported("TW302", str(error)) from error
+        raise
+
+
 def run_captured(module: GraphModule, inputs: Sequence[object], recorder: Recorder, stand_ins: Mapping[Node, Node]) -> tuple[object, ...]:
     """The captured graph over `inputs`; each operator is recorded under the line of the captured node that calls it."""
     remaining = list(inputs)
@@ -295,7 +304,7 @@ def run_captured(module: GraphModule, inputs: Sequence[object], recorder: Record
             case "get_attr":
                 values[node] = _attribute(module, node.target)
             case "call_function":
-                values[node] = node.target(*args, **kwargs)
+                values[node] = _run(node, args, kwargs)
                 if node.target is torch.set_autocast_enabled:
                     recorder.autocast = autocast_devices()
             case "call_method":

@@ -42,7 +42,12 @@ def content(value: Value) -> Any:
 def method(function: Callable[..., Any]) -> Handler:
     """A row whose function takes (state, container, *arguments) and may return None."""
     def handler(state: State, args: Args, kwargs: Kwargs) -> Value | Inline:
-        result = function(state, content(args[0]), *args[1:], **kwargs)
+        try:
+            result = function(state, content(args[0]), *args[1:], **kwargs)
+        except TypeError as error:
+            if error.__traceback__.tb_next is not None:
+                raise
+            raise unsupported(state, "TW101", f"{function.__name__} with arguments that do not fit") from None
         return NONE if result is None else result
     return handler
 

@@ -155,6 +155,8 @@ def bind(state: State, found: Any, owner: Value | None, cls: Constant, name: str
         return plain_class_attribute(state, found, source)
     if isinstance(getter, types.FunctionType):
         value = wrap(state, found, _static_source(cls, name))
+        if not isinstance(value, ObjectValue):
+            raise unsupported(state, "TW102", name, cls.value.__name__)
         return call(state, MethodValue(wrap(state, getter, Attr(value.cls.source, "__get__"), True), value), [owner or NONE, cls], {})
     raise unsupported(state, "TW102", name, cls.value.__name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from thruway.core.dtypes import COMPLEX, ITEMSIZE
 from thruway.core.errors import Unsupported
-from thruway.core.sizes import Ranges, Size, SizeLike, Symbol, add, bounds, floordiv, mod, mul
+from thruway.core.sizes import Ranges, Size, SizeLike, Symbol, add, bounds, floordiv, mod, mul, product
 from thruway.loops.builder import Builder, Tensor, axis_indices, load
 from thruway.loops.ir import Index, Op
 from thruway.shapes.meta import TensorMeta, contiguous_strides
@@ -253,9 +253,12 @@ def as_strided(b: Builder, self: Tensor, size: Sequence[SizeLike], stride: Seque
     root = self.root
     if root.meta.strides != contiguous_strides(root.sizes) or root.dtype != self.dtype:
         raise Unsupported("TW524", "as_strided over storage that is not row-major")
-    flat = add(b.out.offset, mul(root.meta.offset, -1))
-    for at, step in zip(axis_indices(len(b.out.sizes)), b.out.strides):
-        flat = add(flat, mul(at, step))
+    flat = first = last = add(b.out.offset, mul(root.meta.offset, -1))
+    for at, size, step in zip(axis_indices(len(b.out.sizes)), b.out.sizes, b.out.strides):
+        flat, last = add(flat, mul(at, step)), add(last, mul(add(size, -1), step))
+    whole = product(root.sizes)
+    if type(first) is int and first < 0 or type(last) is int and type(whole) is int and last >= whole > 0:
+        raise Unsupported("TW524", "as_strided that leaves the part of its storage that its argument shows")
     return b.view(root, _split(flat, root.sizes, axis_ranges(b.out.sizes)))
 
 
