@@ -158,7 +158,9 @@ def _copy_is_unseen(node: Node, source: Node, storages: Storages) -> bool:
     """The caller does not get both, nor an input where eager gives a new tensor, nor several views of what is laid out otherwise."""
     if not storages.escapes(node):
         return True
-    return same_layout(meta(node), meta(source)) and not storages.escapes(source) and all(root.op != "placeholder" and not _is_kept(root) for root in storages.roots[source])
+    if not same_layout(meta(node), meta(source)) or storages.escapes(source):
+        return False
+    return all(root.op != "placeholder" and not _is_kept(root) for root in storages.roots[source])
 
 
 def _leaves(node: Node) -> bool:
