@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import types
 import warnings
 
 import pytest
@@ -9,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import thruway
+from thruway.core.kept_warnings import kept_warnings
 
 TARGET = torch.linspace(0, 1, 5)
 
@@ -57,6 +61,58 @@ def test_filters_of_the_caller_decide(recwarn):
         with pytest.raises(UserWarning, match="target size"):
             compiled(x)
     assert warnings.filters == before
+
+
+class Lazy(types.ModuleType):
+    """A module that loads something once it is looked at, and fails."""
+
+    def __getattr__(self, name):
+        raise ImportError(name)
+
+
+def test_modules_of_others_are_not_looked_into(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lazy_module_of_a_test", Lazy("lazy_module_of_a_test"))
+    x = torch.rand(3, 5)
+    assert said_by(thruway.compile(WARNING["range"]), x) == said_by(WARNING["range"], x) != []
+
+
+def test_threads_that_keep_warnings_at_once_leave_everything_as_it_was():
+    entered, left = threading.Event(), threading.Event()
+
+    def first():
+        with kept_warnings() as said:
+            entered.set()
+            assert left.wait(5)
+            warnings.warn("of the first")
+        found.extend(str(one.message) for one in said)
+
+    found = []
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        before, thread = list(warnings.filters), threading.Thread(target=first)
+        thread.start()
+        assert entered.wait(5)
+        with kept_warnings() as said:
+            warnings.warn("of the second")
+            left.set()
+            thread.join()
+        assert warnings.filters == before and [str(one.message) for one in said] == ["of the second"] and found == ["of the first"]
+        for k in range(2):
+            warnings.warn(f"afterwards {k}")
+    assert [str(one.message) for one in shown] == ["afterwards 0", "afterwards 1"]
+
+
+def test_filters_that_another_thread_puts_back_afterwards_are_the_old_ones():
+    before = list(warnings.filters)
+    with warnings.catch_warnings():
+        with kept_warnings() as said:
+            other = warnings.catch_warnings()
+            other.__enter__()
+        other.__exit__()
+        assert warnings.filters == before
+        with pytest.warns(UserWarning, match="afterwards"):
+            warnings.warn("afterwards")
+        assert not said
 
 
 def test_compiling_makes_nobody_forget_what_was_said():

@@ -1,4 +1,7 @@
-"""Warnings that torch gives while it runs over metadata: each becomes an effect at the place that eager names, once per call as in eager."""
+"""Warnings that torch gives while it runs over metadata: each becomes an effect at the place that eager names, once per call as in eager.
+
+The words stay those of the capture, and the place is a line of torch's or the one that called torch: `values/warned.py` has what needs more.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from collections.abc import Iterator
 from types import FunctionType
 
 from thruway.capture.callers import caller_at, caller_in
+from thruway.capture.refused import is_below
 from thruway.capture.state import State
 from thruway.capture.values.base import Constant, DictValue, TupleValue
 from thruway.capture.values.effect import record
 from thruway.core.kept_warnings import kept_warnings
+
 
 @contextlib.contextmanager
 def torch_warnings(state: State) -> Iterator[None]:
@@ -27,8 +32,8 @@ def torch_warnings(state: State) -> Iterator[None]:
 
 def _caller(state: State, said: warnings.WarningMessage) -> FunctionType:
     """A function at the place of `said`: a line of torch's, or the user's that called torch, which stands for thruway's own."""
-    for module in tuple(sys.modules.values()):
-        if getattr(module, "__file__", None) == said.filename and module.__name__.startswith("torch."):
+    for name, module in tuple(sys.modules.items()):
+        if is_below(name, ("torch",)) and getattr(module, "__file__", None) == said.filename:
             return caller_in(said.filename, said.lineno, "caller", "caller", module.__dict__)
     at = state.frames[-1].chain()[-1]
     return caller_at(at, at.line() or at.code.co_firstlineno)

@@ -1,4 +1,8 @@
-"""Functions of torch that warn at their caller's line for some arguments: then they are followed as code, so that every run warns there."""
+"""Functions of torch's Python that warn for some arguments: then they are followed as code, and the call of `warnings.warn` inside is the effect.
+
+`torch_warnings` tells of all others. It could not of these: the words name sizes, which may be another call's next time; the line is
+that of a caller further up, inside torch's modules; and a backend of the user's would run, and warn, once more.
+"""
 
 from __future__ import annotations
 
