@@ -145,10 +145,12 @@ class CompiledFunction:
         if (stance := ambient.current().stance) != "default":
             return self._decline(stance, args, kwargs)
         with self.lock:
+            if not self._is_worth_a_capture(args, kwargs):       # first, since a call that runs eager should not wait for a look at each entry
+                return None
             for record in self.entries:                          # another thread compiled since this one looked
                 if explain_miss(record, self.function, args, kwargs) is None:
                     return record.entry
-            if not self.continuations.may_capture() or not self._is_worth_a_capture(args, kwargs):
+            if not self.continuations.may_capture():
                 return None
             self._note_recompile(args, kwargs)
             self._note_changes(arguments)

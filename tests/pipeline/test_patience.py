@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 import thruway
+from thruway import pipeline
 from thruway.frame.entries import UNUSED
 from thruway.pipeline import journal
 
@@ -51,6 +52,15 @@ def test_as_many_entries_as_come_back_are_compiled_at_once():
     for _ in range(5):
         captures(compiled, names)
     assert captures(compiled, names) == 0
+
+
+def test_calls_that_wait_look_at_no_entries(monkeypatch):
+    compiled, looks = thruway.compile(scale), []
+    captures(compiled, [f"e{i}" for i in range(UNUSED + 8)])
+    explain_miss = pipeline.explain_miss
+    monkeypatch.setattr(pipeline, "explain_miss", lambda *args: looks.append(1) or explain_miss(*args))
+    captured = captures(compiled, [f"f{i}" for i in range(200)])
+    assert len(looks) < (captured + 3) * (UNUSED + 16)
 
 
 def test_with_fullgraph_every_call_is_compiled():
