@@ -228,8 +228,15 @@ def test_hints_fit_what_was_met():
     def is_sparse(x):
         return x.to_sparse().sum()
 
+    def appends(x):
+        try:
+            [].append(x, 2)
+        except TypeError:
+            return x + 1
+
     x = torch.ones(2)
-    found = {each.__name__: hints_of(each, x)[0] for each in (disables, sides_differ, sleeps, saves, draws, picks, is_sparse)}
+    found = {each.__name__: hints_of(each, x)[0] for each in (disables, sides_differ, sleeps, saves, draws, picks, is_sparse, appends)}
+    assert found["appends"][0] == "call of a method of list with arguments that do not fit is not captured"
     assert "outside compiled code; the function that they give may be called inside" in found["disables"][1]
     assert found["sides_differ"][1].startswith("let both sides end with values of the same kinds")
     assert found["sleeps"] == ("call of time.sleep is not captured", "call it outside, or accept the break: the call runs in plain Python")

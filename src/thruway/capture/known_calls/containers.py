@@ -47,7 +47,7 @@ def method(function: Callable[..., Any]) -> Handler:
         except TypeError as error:
             if error.__traceback__.tb_next is not None:
                 raise
-            raise unsupported(state, "TW101", f"{function.__name__} with arguments that do not fit") from None
+            raise unsupported(state, "TW101", f"a method of {python_type(args[0]).__name__} with arguments that do not fit") from None
         return NONE if result is None else result
     return handler
 
