@@ -35,7 +35,6 @@ from thruway.graph.rewrite import (
 from thruway.shapes.meta import TensorMeta
 
 
-
 def simplify(graph: Graph, context: Context) -> Graph:
     """All of it until nothing changes; each round removes nodes, so this ends."""
     fresh, wanted = editable(graph, context), output_values(graph)

@@ -78,8 +78,8 @@ class KeptValues:
         look = (_steps.count, self.look_at(weights))
         if look != self.look:
             self._make_again(inputs, weights, look)
-        elif self.unfinished is not None:
-            self.unfinished = self.unfinished.waited_for()
+        elif (unfinished := self.unfinished) is not None:         # another thread may see the end meanwhile
+            self.unfinished = unfinished.waited_for()
         return self.values
 
     def _make_again(self, inputs: Sequence[torch.Tensor], weights: list[torch.Tensor], look: tuple[object, ...]) -> None:
