@@ -6,6 +6,8 @@ import pytest
 import torch
 from whole.assert_same import assert_same
 
+import thruway
+
 
 @pytest.mark.parametrize("function", [
     lambda x: x.clamp(max=300), lambda x: torch.where(x > 5, 300, x), lambda x: x.masked_fill(x > 3, 300), lambda x: x.fill_(300),
@@ -24,3 +26,10 @@ def test_numbers_that_do_not_fit_the_dtype(function):
 ])
 def test_draws_whose_argument_is_the_default(function):
     assert_same(function, torch.ones(4, 4))
+
+
+@pytest.mark.parametrize("function", [lambda x: x.mean().sin(), lambda x: x.sum().cos() + 1, lambda x: x.amax().sin() * x.amin().cos()])
+def test_sines_of_what_a_whole_tensor_gave(function):
+    for elements in (1000, 40_000, 200_000):
+        x = torch.randn(elements)
+        torch.testing.assert_close(thruway.compile(function)(x), function(x), rtol=1e-3, atol=1e-3)

@@ -88,6 +88,7 @@ class Grid(Rows):
 
     def scalar_function(self, k: int, phase: Phase, lets: Sequence[Let]) -> list[str]:
         e = self.emitter()
+        e.exact = True                                           # there is no loop that could be run again
         known = self.known_values(e, lets)
         self.add_lets(e, phase)
         self.stores(e, phase)

@@ -8,10 +8,10 @@ Afterwards `settled` re-infers what the change reached and gives the outputs eag
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace as replaced
 from functools import lru_cache
-from itertools import takewhile
+from itertools import permutations, takewhile
 from types import SimpleNamespace
 from typing import Any
 
@@ -413,7 +413,7 @@ def mark_stale(node: Node, users: Iterable[Node], before: Any) -> None:
         return
     for user in users:
         if user.target in STRIDE_READERS and not same_layout(before, meta(node)):
-            user.replace_input_with(node, restride(Emitter(user), node, before))
+            user.replace_input_with(node, restride(Emitter(user), node, before, viewed=True))
         elif user.op == "call_function":
             user.meta["stale"] = True
 
@@ -477,6 +477,10 @@ def repropagate(graph: Graph) -> None:
     contiguous copy in front."""
     for node in list(graph.nodes):
         refresh(node)
+    if any(node.meta.get("made_viewable") for node in graph.nodes):
+        storages = Storages(graph)
+        if any(node.meta.get("made_viewable") and storages.is_written(node) for node in graph.nodes):
+            raise Unsupported("TW302", "a write through a view of a tensor whose layout was changed")
 
 
 def refresh(node: Node) -> None:
@@ -501,13 +505,15 @@ def _make_viewable(node: Node) -> None:
     if node.target not in VIEWS_BY_SIZES or is_viewable(meta(node.args[0]), meta(node).sizes):
         return
     source = node.args[0]
-    node.replace_input_with(source, Emitter(node)(aten.clone.default, source, memory_format=torch.contiguous_format))
+    copy = Emitter(node)(aten.clone.default, source, memory_format=torch.contiguous_format)
+    copy.meta["made_viewable"] = True
+    node.replace_input_with(source, copy)
 
 
 def restore_outputs(graph: Graph, wanted: list[tuple[int, Any]]) -> None:
     """Outputs get the layout `wanted`, by a copy where theirs differs. Those that were different tensors and became one are two again."""
     output = graph.output_node()
-    items = list(output.args[0])
+    items = _with_views_restored(output, list(output.args[0]), [layout for _, layout in wanted])
     given: dict[Node, int] = {}
     for i, (item, (first, layout)) in enumerate(zip(items, wanted, strict=True)):
         if isinstance(item, Node) and not same_layout(meta(item), layout):
@@ -517,9 +523,83 @@ def restore_outputs(graph: Graph, wanted: list[tuple[int, Any]]) -> None:
     output.args = (tuple(items),)
 
 
-def restride(emit: Emitter, node: Node, layout: TensorMeta) -> Node:
-    """A copy of `node` with the strides of `layout`: dense in some order of dimensions, some of them expanded.
-    Unsupported where strides leave gaps."""
+def _with_views_restored(output: Node, items: list[Any], layouts: list[Any]) -> list[Any]:
+    """Outputs that live in one memory whose layout has changed: it is copied as it was laid out, and they become views of the copy."""
+    outputs = [(item, layout) for item, layout in zip(items, layouts, strict=True) if isinstance(item, Node)]
+    changed = [item for item, layout in outputs if not same_layout(meta(item), layout) or _memory(item) is not _memory(item, False)]
+    if not changed or len(output.all_input_nodes) < 2:
+        return items
+    for root in dict.fromkeys(map(_memory, changed)):
+        sharing = {item: layout for item, layout in outputs if _memory(item) is root}
+        if len(sharing) == 1 or root.op == "placeholder":
+            continue
+        fits = (one for one in _dense_layouts(meta(root)) if all(same_layout(_over(one, root, item), layout) for item, layout in sharing.items()))
+        if (before := next(fits, None)) is None:
+            raise Unsupported("TW302", "several views of one tensor, whose layout was changed")
+        remade = {root: restride(Emitter(output), root, before)}
+        items = [_remade(Emitter(output), item, remade) if item in sharing else item for item in items]
+    return items
+
+
+def _base(node: Node, through: bool = True) -> Node | None:
+    """What `node` is a view of, also (`through`) where a change of layout has put a copy in between."""
+    if through and node.meta.get("made_viewable"):
+        return node.args[0]
+    bases = _nodes_at(node, alias_arguments(node.target)[0]) if node.op == "call_function" else []
+    return bases[0] if bases else None
+
+
+def _memory(node: Node, through: bool = True) -> Node:
+    """The node that made the memory of `node`."""
+    while (base := _base(node, through)) is not None:
+        node = base
+    return node
+
+
+def _is_base(node: Node) -> bool:
+    """Whether `node` is nothing but its base, written or copied."""
+    return bool(node.meta.get("made_viewable") or alias_arguments(node.target)[1])
+
+
+def _dense_layouts(value: TensorMeta) -> Iterator[TensorMeta]:
+    for order in permutations(range(len(value.sizes))) if len(value.sizes) <= 5 else ():
+        strides = dict(zip(order, contiguous_strides(tuple(value.sizes[d] for d in order))))
+        yield replaced(value, strides=tuple(strides[d] for d in range(len(order))), offset=0)
+
+
+def _over(layout: TensorMeta, root: Node, view: Node) -> Any:
+    """What `view` of `root` would be if that had `layout`; None where it could not be."""
+    if view is root:
+        return layout
+    base = _base(view)
+    below = _over(layout, root, base)
+    if below is None or _is_base(view):
+        return below
+    if view.target is operator.getitem:
+        return below[view.args[1]]
+    try:
+        return infer(view.target, *(map_arg(tree, lambda node: below if node is base else meta(node)) for tree in (view.args, dict(view.kwargs))))
+    except Unsupported:
+        return None
+
+
+def _remade(emit: Emitter, view: Node, remade: dict[Node, Node]) -> Node:
+    if view not in remade:
+        base = _base(view)
+        below = _remade(emit, base, remade)
+        if _is_base(view):
+            remade[view] = below
+        elif view.target is operator.getitem:
+            remade[view] = emit.item(below, view.args[1])
+        else:
+            args, kwargs = (map_arg(tree, lambda node: below if node is base else node) for tree in (view.args, dict(view.kwargs)))
+            remade[view] = emit(view.target, *args, **kwargs)
+    return remade[view]
+
+
+def restride(emit: Emitter, node: Node, layout: TensorMeta, viewed: bool = False) -> Node:
+    """A copy of `node` with the strides of `layout`: dense in some order of dimensions, some of them expanded. `viewed`: by what would be a view
+    of `node`. Unsupported where strides leave gaps."""
     broadcast = [d for d, (n, s) in enumerate(zip(layout.sizes, layout.strides, strict=True)) if s == 0 and n != 1]
     for d in broadcast:
         node = emit(aten.slice.Tensor, node, d, 0, 1)
@@ -529,6 +609,7 @@ def restride(emit: Emitter, node: Node, layout: TensorMeta) -> Node:
     turned = order != sorted(order)
     node = emit(aten.permute.default, node, order) if turned else node
     node = emit(aten.clone.default, node, memory_format=torch.contiguous_format)
+    node.meta["made_viewable"] = viewed
     node = emit(aten.permute.default, node, [order.index(d) for d in range(len(order))]) if turned else node
     return emit.expand(node, layout.sizes)
 
