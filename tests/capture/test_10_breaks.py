@@ -328,6 +328,29 @@ def test_a_submodule_that_an_import_would_load_is_a_break_and_what_is_there_or_n
         monkeypatch.delitem(sys.modules, name)
 
 
+class StandsForAModule:
+    inside = 3
+
+
+def test_an_object_that_stands_for_a_module_is_imported_from(monkeypatch):
+    monkeypatch.setitem(sys.modules, "object_of_a_test", StandsForAModule())
+
+    def finds(x):
+        from object_of_a_test import inside
+        return x + inside
+
+    def misses(x):
+        try:
+            from object_of_a_test import nowhere
+        except ImportError:
+            return x + 1
+        return nowhere
+
+    x = torch.ones(2)
+    assert hints_of(finds, x) == [] and torch.equal(thruway.compile(finds)(x), finds(x))
+    assert torch.equal(thruway.compile(misses)(x), misses(x))
+
+
 def test_a_class_made_inside_is_one_break():
     def f(x):
         class Scale(dict):

@@ -28,7 +28,7 @@ def import_name(state: State, frame: Frame, ins: Instruction) -> None:
         _loaded(state, name)
         name = name.partition(".")[0]
     module = _loaded(state, name)
-    if names is not NONE:
+    if names is not NONE and isinstance(module, Constant):        # what stands for a module may be any object
         _require_submodules(state, module.value, as_python(state, names))
     frame.stack.append(module)
 
@@ -51,10 +51,12 @@ def _loaded(state: State, name: str) -> Value:
 
 
 def import_from(state: State, frame: Frame, ins: Instruction) -> Inline | None:
-    module: Constant = frame.stack[-1]
+    module = frame.stack[-1]
     try:
         return push(frame, get_attribute(state, module, ins.value))
     except UserRaise:
+        if not isinstance(module, Constant):
+            raise unsupported(state, "TW100", f"import of {ins.value} from an object that stands for a module") from None
         below = f"{module.value.__name__}.{ins.value}"
         if below in sys.modules:
             frame.stack.append(_loaded(state, below))
