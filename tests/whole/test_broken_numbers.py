@@ -33,3 +33,33 @@ def test_sines_of_what_a_whole_tensor_gave(function):
     for elements in (1000, 40_000, 200_000):
         x = torch.randn(elements)
         torch.testing.assert_close(thruway.compile(function)(x), function(x), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("x, source", [
+    (torch.zeros(3, 3, dtype=torch.bool), torch.tensor([0, 2, 3])), (torch.ones(3, 3, dtype=torch.float16), torch.tensor([1.0, 2.5, -3.0])),
+    (torch.ones(3, 3, dtype=torch.bfloat16), torch.tensor([1.0, 2.5, 1e-3], dtype=torch.float64)), (torch.ones(3, 3, dtype=torch.int32), torch.tensor([1.7, -2.5, 3.0])),
+])
+def test_what_is_scattered_takes_the_dtype_of_its_target(x, source):
+    for function in (lambda x, s: torch.select_scatter(x, s, 0, 1).float(), lambda x, s: torch.slice_scatter(x, s[None], 0, 1, 2).float().sum(0),
+                     lambda x, s: torch.select_scatter(x, s, 1, 2), lambda x, s: torch.slice_scatter(x, s[:, None], 1, 0, 1)):
+        assert_same(function, x, source)
+
+
+def test_a_slice_that_its_source_does_not_fit_raises():
+    assert_same(lambda x: x.slice_scatter(x.narrow(-1, 0, 1), -1, 1, 2), torch.ones(2, 1))
+    assert_same(lambda x: x.slice_scatter(x.narrow(-1, 0, 1), -1, 1, 2), torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.repeat(2, 1).sin(), lambda x: x.repeat(3, 1).exp().sum(1), lambda x: x.expand(4, 0).cos() * 2, lambda x: x.repeat(2, 1).amin() if x.numel() else x.repeat(2, 1),
+    lambda x: torch.cat([x.repeat(2, 1).sqrt(), torch.ones(2, 3)], 1),
+])
+def test_nothing_is_read_of_empty_tensors(function):
+    assert_same(function, torch.zeros(0))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (2, 1, 5, 5)])
+def test_triangles_in_place(shape):
+    for function in (lambda x: x.tril_(), lambda x: x.triu_(1) + 1, lambda x: (x.tril_(-1), x * 2)[1], lambda x: (x + 1).tril_()):
+        for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool):
+            assert_same(function, torch.ones(shape).to(dtype))

@@ -86,7 +86,8 @@ class Printer:
         ranges = {Symbol(a.name): (0, a.extent - 1 if type(a.extent) is int else None) for a in axes}
         names = {b: f"p{k}" for k, b in enumerate(self.pointers)} | {b.name: f"row{k}" for k, b in enumerate(self.kernel.scratch)}
         rows = frozenset(b.name for b in self.kernel.scratch if is_low(b.dtype))
-        e = Emitter(names, ranges, frozenset(self.writes), rows)
+        is_empty = any(axis.extent == 0 for axis in axes)                   # then no load may move out of a loop that never runs
+        e = Emitter(names, ranges, frozenset(names if is_empty else self.writes), rows)
         for axis in axes:
             e.set_axis(Symbol(axis.name), axis.name, DEEP)
         e.maxima = {r.var: r.value for p in self.kernel.phases for r in p.reductions if r.op == "max"}

@@ -136,7 +136,8 @@ class Builder:
         return meta.device if isinstance(meta, TensorMeta) else "cpu"
 
     def compute(self, meta: TensorMeta, value: Expr, suffix: str = "") -> Tensor:
-        """A new buffer laid out as `meta` with `value` over axes i0 … in its dtype."""
+        """A new buffer laid out as `meta` with `value` over axes i0 … in its dtype, or in that of `value` where it says none (in place)."""
+        meta = meta if meta.dtype else replace(meta, dtype=value.dtype)
         out = self.new(meta, suffix)
         self.nodes.append(Compute(out.name, axes_of(meta.sizes), cast(value, meta.dtype), self.origin))
         return out

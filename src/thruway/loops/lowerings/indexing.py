@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from thruway.core.dtypes import INTEGERS, LOW_FLOATS, compute_dtype
 from thruway.core.errors import Unsupported
@@ -203,17 +204,20 @@ def on_a_copy(row: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def select_scatter(b: Builder, self: Tensor, src: Tensor, dim: int, index: SizeLike) -> Tensor:
-    return _write_part(b, self, src, lambda copy: select_at(b, copy, wrap_dim(dim, self.rank), index, src.meta))
+    return _write_part(b, self, src, lambda copy: select_at(b, copy, wrap_dim(dim, self.rank), index, replace(src.meta, dtype=self.dtype)))
 
 
 def slice_scatter(b: Builder, self: Tensor, src: Tensor, dim: int = 0, start=None, end=None, step: int = 1) -> Tensor:
     dim = wrap_dim(dim, self.rank)
-    return _write_part(b, self, src, lambda copy: slice_from(b, copy, dim, slice_start(start, self.sizes[dim]), step, src.meta))
+    if all(one is None or type(one) is int for one in (start, end)) and type(self.sizes[dim]) is int:
+        if len(range(*slice(start, end, step).indices(self.sizes[dim]))) != src.sizes[dim]:
+            raise Unsupported("TW518", "a slice and what is written into it have other sizes")
+    return _write_part(b, self, src, lambda copy: slice_from(b, copy, dim, slice_start(start, self.sizes[dim]), step, replace(src.meta, dtype=self.dtype)))
 
 
 def _write_part(b: Builder, self: Tensor, src: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
     copy = b.compute(b.out, load(self, axis_indices(self.rank)))
-    b.write(part(copy), axis_indices(src.rank), load(src, axis_indices(src.rank)), axes_of(src.sizes))
+    b.write(part(copy), axis_indices(src.rank), cast(load(src, axis_indices(src.rank)), self.dtype), axes_of(src.sizes))
     return copy
 
 
