@@ -13,6 +13,7 @@ from thruway.loops.expressions import cast, literal, op, where
 from thruway.loops.ir import CheckIndex, Expr, Index
 from thruway.loops.lowerings.elementwise import Operand, scalar
 from thruway.loops.lowerings.views import select_at, slice_from, slice_start, wrap_dim
+from thruway.shapes.meta import TensorMeta
 
 
 def checked(x: Expr, size: SizeLike, wrap: bool = False) -> CheckIndex:
@@ -204,7 +205,7 @@ def on_a_copy(row: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def select_scatter(b: Builder, self: Tensor, src: Tensor, dim: int, index: SizeLike) -> Tensor:
-    return _write_part(b, self, src, lambda copy: select_at(b, copy, wrap_dim(dim, self.rank), index, replace(src.meta, dtype=self.dtype)))
+    return _write_part(b, self, src, lambda copy, layout: select_at(b, copy, wrap_dim(dim, self.rank), index, layout))
 
 
 def slice_scatter(b: Builder, self: Tensor, src: Tensor, dim: int = 0, start=None, end=None, step: int = 1) -> Tensor:
@@ -212,12 +213,13 @@ def slice_scatter(b: Builder, self: Tensor, src: Tensor, dim: int = 0, start=Non
     if all(one is None or type(one) is int for one in (start, end)) and type(self.sizes[dim]) is int:
         if len(range(*slice(start, end, step).indices(self.sizes[dim]))) != src.sizes[dim]:
             raise Unsupported("TW518", "a slice and what is written into it have other sizes")
-    return _write_part(b, self, src, lambda copy: slice_from(b, copy, dim, slice_start(start, self.sizes[dim]), step, replace(src.meta, dtype=self.dtype)))
+    return _write_part(b, self, src, lambda copy, layout: slice_from(b, copy, dim, slice_start(start, self.sizes[dim]), step, layout))
 
 
-def _write_part(b: Builder, self: Tensor, src: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
+def _write_part(b: Builder, self: Tensor, src: Tensor, part: Callable[[Tensor, TensorMeta], Tensor]) -> Tensor:
     copy = b.compute(b.out, load(self, axis_indices(self.rank)))
-    b.write(part(copy), axis_indices(src.rank), cast(load(src, axis_indices(src.rank)), self.dtype), axes_of(src.sizes))
+    layout = replace(src.meta, dtype=self.dtype)
+    b.write(part(copy, layout), axis_indices(src.rank), load(src, axis_indices(src.rank)), axes_of(src.sizes))
     return copy
 
 
